@@ -1,0 +1,162 @@
+package reason
+
+// The rows, in table order. New ones are appended: records keep codes, but a metric's order of labels follows this list.
+const (
+	_ ID = iota
+
+	// Refusals: the client's mistake.
+	MalformedJSON
+	ModelRequired
+	BodyTooLarge
+	ModelNotFound
+	ForbiddenHeader
+	UnsupportedMethod
+
+	// Refusals: nowhere to go, or no room.
+	NoEndpoint
+	AllFiltered
+	QueueFull
+	QueueTimeout
+	ShuttingDown
+	UpstreamUnreachable
+	UpstreamBroken
+	LookupTimeout
+
+	// Refusals: our own fault.
+	PluginPanic
+	Internal
+
+	// Without status: the request went on.
+	NeverScraped
+	StaleSample
+	ScrapeFailed
+	ScrapeRejected
+	FallbackServed
+	PickNotServed
+	ServedUnknown
+	UsageMissing
+	BookingExpired
+	ModeBlind
+	SecondEndOfStream
+	SubsetIgnored
+	ScoreNotFinite
+	ClientAborted
+	LateEnd
+	UnknownLogEntry
+	ReloadRefused
+	DiscoveryRefused
+	HookPanic
+	BodyUnread
+)
+
+var table = [...]Row{
+	0: {Code: "none", Means: "nothing to say: the request was served plainly"},
+	MalformedJSON: {Code: "malformed_json", Status: 400,
+		Means:  "the body is not valid JSON",
+		Remedy: "send the JSON that the API's path expects; the detail gives the offset of the first wrong byte"},
+	ModelRequired: {Code: "model_required", Status: 400,
+		Means:  "the request names no model, and there is more than one pool it could go to",
+		Remedy: "set \"model\" in the body to one of GET /v1/models"},
+	BodyTooLarge: {Code: "body_too_large", Status: 413,
+		Means:  "the body is longer than the configured limit",
+		Remedy: "shorten the prompt, or raise --max-body-bytes"},
+	ModelNotFound: {Code: "model_not_found", Status: 404,
+		Means:  "no pool serves a model of this name",
+		Remedy: "use a name that GET /v1/models lists, or add it to a pool's models or aliases"},
+	ForbiddenHeader: {Code: "forbidden_header", Status: 403,
+		Means:  "the client sent a header that only the gateway may set",
+		Remedy: "remove the header from the client's request"},
+	UnsupportedMethod: {Code: "unsupported_method", Status: 405,
+		Means:  "the path exists, but not with this HTTP method",
+		Remedy: "use the method that the API describes"},
+	NoEndpoint: {Code: "no_endpoint", Status: 503, Dropped: "rejected-no-endpoints",
+		Means:  "the pool has no endpoint that may take the request",
+		Remedy: "start model servers, check discovery and the subset hint"},
+	AllFiltered: {Code: "all_filtered", Status: 429, Dropped: "rejected-saturated",
+		Means:  "every endpoint of the pool was removed by a filter",
+		Remedy: "retry later; the decision record names the filter and how many it removed"},
+	QueueFull: {Code: "queue_full", Status: 429, Dropped: "rejected-saturated",
+		Means:  "the waiting queue is full",
+		Remedy: "retry after the time that Retry-After gives"},
+	QueueTimeout: {Code: "queue_timeout", Status: 429, Dropped: "rejected-ttl-expired",
+		Means:  "the request waited for capacity longer than its bound",
+		Remedy: "retry after the time that Retry-After gives"},
+	ShuttingDown: {Code: "shutting_down", Status: 503, Dropped: "rejected-shutting-down",
+		Means:  "this replica is draining and takes nothing new",
+		Remedy: "retry; another replica takes the request"},
+	UpstreamUnreachable: {Code: "upstream_unreachable", Status: 503,
+		Means:  "no endpoint of the decision accepted the request before its first byte",
+		Remedy: "check the model servers; the record lists the endpoints that were tried"},
+	UpstreamBroken: {Code: "upstream_broken", Status: 502,
+		Means:  "the model server broke off the exchange after the request was sent to it",
+		Remedy: "check the model server's log; the request is not repeated, since it may have generated"},
+	LookupTimeout: {Code: "lookup_timeout", Status: 503,
+		Means:  "an answer from outside that the request needed did not come in time",
+		Remedy: "check the service that the stage asks"},
+	PluginPanic: {Code: "plugin_panic", Status: 500,
+		Means:  "a plugin failed on this request; others are not affected",
+		Remedy: "report the plugin named in the log with the decision record"},
+	Internal: {Code: "internal", Status: 500,
+		Means:  "an invariant of ours did not hold",
+		Remedy: "report it with the decision record"},
+	NeverScraped: {Code: "never_scraped",
+		Means:  "a candidate has no telemetry yet; it counted as unknown, not as idle",
+		Remedy: "normal for seconds after a start; else check that its metrics port answers"},
+	StaleSample: {Code: "stale_sample",
+		Means:  "a candidate's last telemetry is older than the bound; it counted as unknown",
+		Remedy: "check that its metrics port answers within the scrape interval"},
+	ScrapeFailed: {Code: "scrape_failed",
+		Means:  "an endpoint's metrics page could not be read",
+		Remedy: "check the metrics port, its status and size"},
+	ScrapeRejected: {Code: "scrape_rejected",
+		Means:  "a series on a metrics page had a value outside its range and was taken as unknown",
+		Remedy: "check the engine's version; the log names the series"},
+	FallbackServed: {Code: "fallback_served",
+		Means:  "the primary endpoint did not answer; another of the decision's list served",
+		Remedy: "check the primary's health"},
+	PickNotServed: {Code: "pick_not_served",
+		Means:  "an endpoint that the decision did not name served the request",
+		Remedy: "check that the gateway routes by the destination header, and its view of the pool"},
+	ServedUnknown: {Code: "served_unknown",
+		Means:  "the gateway did not say which endpoint served, or named one outside the pool",
+		Remedy: "set selected_host_key in the override_host policy"},
+	UsageMissing: {Code: "usage_missing",
+		Means:  "the answer carried no token usage where a hook wanted it",
+		Remedy: "set stream_options.include_usage, or let the gateway read usage"},
+	BookingExpired: {Code: "booking_expired",
+		Means:  "a booking ended by its deadline, since no end was seen",
+		Remedy: "check the access log service, or choose another response mode"},
+	ModeBlind: {Code: "mode_blind",
+		Means:  "nothing is seen of answers; bookings end by deadline and scrape",
+		Remedy: "use the shipped Envoy configuration, or send response headers"},
+	SecondEndOfStream: {Code: "second_end_of_stream",
+		Means:  "the gateway ended a body twice; the second end was ignored",
+		Remedy: "none needed; known of several Envoy releases"},
+	SubsetIgnored: {Code: "subset_ignored",
+		Means:  "an entry of the subset hint is no address and was left out",
+		Remedy: "check what writes the subset metadata"},
+	ScoreNotFinite: {Code: "score_not_finite",
+		Means:  "a scorer returned NaN or an infinity; it counted as 0",
+		Remedy: "report the scorer named in the record"},
+	ClientAborted: {Code: "client_aborted",
+		Means:  "the client went away before the answer was complete",
+		Remedy: "none needed, unless frequent: then check client timeouts"},
+	LateEnd: {Code: "late_end",
+		Means:  "a second end came for an exchange that had ended",
+		Remedy: "none needed: the first end counts"},
+	UnknownLogEntry: {Code: "unknown_log_entry",
+		Means:  "an access-log entry named a decision that is not open here",
+		Remedy: "none needed after a restart; else check that the gateway logs to the replica that decided"},
+	ReloadRefused: {Code: "reload_refused",
+		Means:  "a changed configuration was refused; the old one stays",
+		Remedy: "run fairlead config check on the file"},
+	DiscoveryRefused: {Code: "discovery_refused",
+		Means:  "a changed endpoint file was refused; the last good membership stays",
+		Remedy: "mend the file; the log gives line and column"},
+	HookPanic: {Code: "hook_panic",
+		Means:  "a hook failed after the decision; the request went on without it",
+		Remedy: "report the plugin named in the log with the decision record"},
+	BodyUnread: {Code: "body_unread",
+		Means:  "the body is in a form that is passed through unread",
+		Remedy: "none needed; scheduling used what the headers say"},
+}
