@@ -1,0 +1,189 @@
+package pool
+
+import (
+	"math"
+	"time"
+)
+
+// Load is what one leg costs an endpoint, in tokens. Negative counts as 0, and more than MaxTokens as that.
+type Load struct{ UncachedPrefill, Decode int64 }
+
+// MaxTokens bounds each part of one Load, so that no sum can overflow.
+const MaxTokens = 1 << 31
+
+func (l Load) bounded() Load {
+	return Load{min(max(l.UncachedPrefill, 0), MaxTokens), min(max(l.Decode, 0), MaxTokens)}
+}
+
+// Books are the columns of own load by ID, never negative, valid only inside Decide. They are read directly and written
+// through Book alone.
+type Books struct {
+	Requests      []int32 // booked and not ended
+	NoFirstByte   []int32 // of these, still without first byte
+	AfterSample   []int32 // of these again, booked at or after the instant of the last sample, which cannot contain them
+	PrefillTokens []int64 // uncached prefill of those without first byte
+	DecodeTokens  []int64 // expected or, after Progress, known decode of all
+
+	// BacklogEnds is when the booked prefill is expected to be done, at PrefillPerToken; before now: nothing is booked, or
+	// the engine is late.
+	BacklogEnds     []Instant
+	PrefillPerToken []time.Duration
+
+	Samples []Sample // the last ones, written under the same lock
+
+	snapshot *Snapshot
+	clock    Instant // the latest instant heard of
+	entries  []entry
+	free     int32   // first of the free entries, linked by next; none if there is none
+	due      []int32 // a heap of the live entries by deadline
+	after    []chain // by ID: those that AfterSample counts, in order of booking
+}
+
+// Booking is a handle with a generation: a call on one that has ended does nothing and reports false. It ends by itself
+// at its deadline, and when its endpoint leaves the pool. The zero Booking is one that has ended.
+type Booking struct{ Slot, Generation uint32 }
+
+// entry is one booking.
+type entry struct {
+	to              Ref
+	prefill, decode int64   // what stands in the columns for it
+	at, deadline    Instant // at: when it was booked, or moved
+	generation      uint32
+	place           int32 // in due; none when the entry is free
+	prev, next      int32 // in the chain of after, or of free entries
+	begun           bool  // the first byte came
+	counted         bool  // in AfterSample
+}
+
+// chain is a list of entries, linked through them.
+type chain struct{ first, last int32 }
+
+// none ends a chain.
+const none = -1
+
+// At tells the books the instant of the decision. Without it a booking counts as made at the latest instant that the pool
+// heard of, which may be before the last sample was asked for. The clock never goes back.
+func (b *Books) At(now Instant) { b.clock = max(b.clock, now) }
+
+// Book adds a leg to the books of an endpoint, until End or deadline. A stale Ref is refused: nothing is booked, and the
+// zero Booking is returned. It allocates only while the number of open bookings grows beyond what it ever was.
+func (b *Books) Book(to Ref, l Load, deadline Instant) Booking {
+	if !b.snapshot.Alive(to) {
+		return Booking{}
+	}
+	i := b.take()
+	e := &b.entries[i]
+	e.deadline, e.begun = deadline, false
+	b.push(i)
+	b.add(i, to, l)
+	return Booking{Slot: uint32(i), Generation: e.generation}
+}
+
+// find returns the live entry that h stands for, or none.
+func (b *Books) find(h Booking) int32 {
+	if uint64(h.Slot) >= uint64(len(b.entries)) {
+		return none
+	}
+	if e := &b.entries[h.Slot]; e.generation != h.Generation || e.place == none {
+		return none
+	}
+	return int32(h.Slot)
+}
+
+// add writes entry i into the columns of to.
+func (b *Books) add(i int32, to Ref, l Load) {
+	e := &b.entries[i]
+	l = l.bounded()
+	e.to, e.at, e.prefill, e.decode = to, b.clock, l.UncachedPrefill, l.Decode
+	b.Requests[to.ID]++
+	b.DecodeTokens[to.ID] += e.decode
+	if e.begun {
+		e.prefill = 0 // an answer has begun: its prefill is done, wherever it was
+		return
+	}
+	b.NoFirstByte[to.ID]++
+	b.PrefillTokens[to.ID] += e.prefill
+	b.BacklogEnds[to.ID] = after(max(b.BacklogEnds[to.ID], b.clock), e.prefill, b.PrefillPerToken[to.ID])
+	b.count(i)
+}
+
+// remove takes entry i out of the columns.
+func (b *Books) remove(i int32) {
+	b.prefilled(i)
+	e := &b.entries[i]
+	b.Requests[e.to.ID]--
+	b.DecodeTokens[e.to.ID] -= e.decode
+	e.decode = 0
+}
+
+// prefilled takes out of the columns what falls with the first byte, if it has not fallen yet.
+func (b *Books) prefilled(i int32) {
+	e := &b.entries[i]
+	if e.begun {
+		return
+	}
+	id := e.to.ID
+	b.uncount(i)
+	b.NoFirstByte[id]--
+	b.PrefillTokens[id] -= e.prefill
+	e.prefill = 0
+	// What is left starts now at the earliest. An end that was expected before that stays: it knows of the part that the
+	// engine has already done. One that has passed without the rest being done was too hopeful.
+	ends := after(b.clock, b.PrefillTokens[id], b.PrefillPerToken[id])
+	if b.BacklogEnds[id] <= b.clock || ends < b.BacklogEnds[id] {
+		b.BacklogEnds[id] = ends
+	}
+}
+
+// after returns the end of a prefill that begins at from. It saturates.
+func after(from Instant, tokens int64, perToken time.Duration) Instant {
+	if tokens == 0 || perToken <= 0 {
+		return from
+	}
+	if tokens > (math.MaxInt64-int64(max(from, 0)))/int64(perToken) {
+		return math.MaxInt64
+	}
+	return from + Instant(tokens)*Instant(perToken)
+}
+
+func (b *Books) firstByte(h Booking) bool {
+	i := b.find(h)
+	if i == none {
+		return false
+	}
+	b.prefilled(i)
+	b.entries[i].begun = true
+	return true
+}
+
+func (b *Books) progress(h Booking, decode int64) bool {
+	i := b.find(h)
+	if i == none {
+		return false
+	}
+	e := &b.entries[i]
+	decode = Load{Decode: decode}.bounded().Decode
+	b.DecodeTokens[e.to.ID] += decode - e.decode
+	e.decode = decode
+	return true
+}
+
+func (b *Books) move(h Booking, to Ref, l Load) bool {
+	i := b.find(h)
+	if i == none || !b.snapshot.Alive(to) {
+		return false
+	}
+	b.remove(i)
+	b.add(i, to, l)
+	return true
+}
+
+func (b *Books) end(h Booking) bool {
+	i := b.find(h)
+	if i == none {
+		return false
+	}
+	b.remove(i)
+	b.release(i)
+	return true
+}

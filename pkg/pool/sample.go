@@ -1,0 +1,43 @@
+package pool
+
+import "time"
+
+// Sample is one reading of an engine. -1 is unknown: absent from the page, or rejected. Adapters must not be modified
+// after Observe.
+type Sample struct {
+	At                  Instant  // when the engine was asked; 0: never
+	Waiting, Running    int32    // requests, over all ranks behind the page
+	Blocks, BlockTokens int32    // size of the KV cache, over all ranks, and tokens per block
+	KVUsage             float64  // 0..1, the fullest rank's
+	Adapters            []string // LoRA adapters with running or waiting requests, sorted
+	ProcessStart        float64  // seconds since the Unix epoch as the engine says; ≤ 0 is unknown. Another value is another process
+}
+
+// NoSample is the Sample of an endpoint that was never asked: everything is unknown.
+func NoSample() Sample {
+	return Sample{Waiting: -1, Running: -1, Blocks: -1, BlockTokens: -1, KVUsage: -1, ProcessStart: -1}
+}
+
+// State says how far a sample can be trusted.
+type State uint8
+
+// The states of a sample.
+const (
+	Never State = iota // the engine has not answered yet: neither idle nor busy
+	Stale              // it has, but longer ago than the bound
+	Fresh
+)
+
+// String returns the state's name.
+func (s State) String() string { return [...]string{"never", "stale", "fresh"}[s] }
+
+// State returns the state of s at now: stale when it was asked for more than staleAfter ago.
+func (s *Sample) State(now Instant, staleAfter time.Duration) State {
+	switch {
+	case s.At <= 0:
+		return Never
+	case time.Duration(now-s.At) > staleAfter:
+		return Stale
+	}
+	return Fresh
+}
