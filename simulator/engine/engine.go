@@ -1,0 +1,279 @@
+// Package engine is the model of one vLLM server: which requests run in a step, what each step computes, how long it takes,
+// and what stays in the KV cache. It follows the V1 scheduler (vllm/v1/core/sched/scheduler.py) and its prefix cache
+// (docs/design/prefix_caching.md).
+//
+// An engine has no clock. Its host hands in instants, as elapsed time since the run began, and asks when to come back:
+//
+//	e, err := engine.New(profile, engine.Options{})
+//	id, err := e.Add(now, engine.Request{Prompt: 1000, Output: 50, Hashes: hashes})
+//	for {
+//		r := e.Step(now)                  // ends the running step if now is its end, begins the next
+//		// deliver r.Tokens and r.Finished
+//		next, busy := e.Next()
+//		if !busy { break }                // nothing to do until the next Add
+//		now = next                        // or wait until then, and Add what arrives meanwhile
+//	}
+//
+// The same inputs at the same instants give the same steps, in wall-clock time and in virtual time. A step in the steady
+// state allocates nothing. An Engine is not safe for concurrent use.
+//
+// Two things of the real engine are left out: asynchronous scheduling, which notices a stop one step later, and the time
+// that the API server spends on HTTP and text (some 20 ms per request in the calibration data).
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Options are an engine's settings beside its profile. The zero Options are vLLM's defaults.
+type Options struct {
+	// MaxWaiting bounds the waiting requests; an Add beyond is ErrQueueFull. 0: unbounded, as in vLLM. Preempted requests
+	// return to the queue whatever its length.
+	MaxWaiting int32
+
+	// LongPrefill bounds the tokens that one request computes in a step (long_prefill_token_threshold). 0: the budget alone.
+	LongPrefill int32
+
+	// Adapters is the number of LoRA adapters that requests may name, 1 … Adapters; MaxLoras how many different ones may run
+	// at a time, at least 1 where there are any.
+	Adapters, MaxLoras int32
+
+	// NoPrefixCache switches the prefix cache off.
+	NoPrefixCache bool
+}
+
+// Request is what an engine needs to know of a request. It knows no text: tokens are counted, contents are hashes.
+type Request struct {
+	// Prompt is the number of prompt tokens, at least 1.
+	Prompt int32
+
+	// Output is the number of tokens that will be generated, at least 1. The engine behaves as if it did not know it.
+	Output int32
+
+	// Hashes identifies the contents of each full block of prompt and output in order, as Chain makes them. Blocks beyond
+	// its length are never shared. The slice is kept, and must not be modified, until the request ends.
+	Hashes []uint64
+
+	// Adapter is the LoRA adapter, 0 for the base model. Hashes of different adapters must differ.
+	Adapter int32
+}
+
+// ID names a request until it ends. Slots are dense and reused, so a host may keep its own columns by slot; the generation
+// tells a later tenant of the slot from an earlier one.
+type ID struct {
+	Slot       int32
+	Generation uint32
+}
+
+// ErrQueueFull is returned by Add when as many requests wait as may.
+var ErrQueueFull = errors.New("the engine's waiting queue is full; try another engine or later")
+
+// Engine is one simulated vLLM engine.
+type Engine struct {
+	profile Profile
+	options Options
+
+	sequences []sequence // by slot
+	vacant    []int32    // slots to reuse, the last first
+	running   []int32    // slots in the order of admission
+	waiting   queue
+	pool      *blockPool
+	hits      []int32 // scratch of admit
+
+	loraRunning []int32 // running requests by adapter; index 0 is unused
+	lorasLoaded int32   // adapters with running requests
+
+	slowdown float64
+	inFlight bool
+	step     Step // the running one, while inFlight
+	ended    Step // the last that ended
+
+	tokens   []Token // of the last step that ended
+	finished []Finished
+	counters Counters
+}
+
+type state uint8
+
+const (
+	vacant state = iota
+	isWaiting
+	isRunning
+)
+
+// sequence is one request's progress.
+type sequence struct {
+	Request
+	generation uint32
+	state      state
+	aborted    bool // ends with the running step
+
+	total     int32 // tokens known: prompt and generated ones
+	computed  int32 // of these, those whose keys and values are in blocks
+	scheduled int32 // of these, those that the running step computes
+	hashed    int32 // blocks that were offered to the prefix cache
+	blocks    []int32
+
+	prev, next int32 // neighbours in the waiting queue
+
+	admitted bool // once
+	timeline Timeline
+}
+
+// New returns an idle engine with an empty cache. The error names the first setting that makes no sense.
+func New(p Profile, o Options) (*Engine, error) {
+	for _, bound := range [...]struct {
+		name         string
+		value, least int32
+	}{
+		{"Blocks", p.Blocks, 2},
+		{"BlockTokens", p.BlockTokens, 1},
+		{"MaxBatchedTokens", p.MaxBatchedTokens, 1},
+		{"MaxSeqs", p.MaxSeqs, 1},
+		{"MaxModelLen", p.MaxModelLen, 2},
+		{"MaxWaiting", o.MaxWaiting, 0},
+		{"LongPrefill", o.LongPrefill, 0},
+		{"Adapters", o.Adapters, 0},
+		{"MaxLoras", o.MaxLoras, min(o.Adapters, 1)},
+	} {
+		if bound.value < bound.least {
+			return nil, fmt.Errorf("engine %s: %s is %d; at least %d", p.Hardware, bound.name, bound.value, bound.least)
+		}
+	}
+	if p.Step.Base <= 0 {
+		return nil, fmt.Errorf("engine %s: Step.Base is %v; a step takes time", p.Hardware, p.Step.Base)
+	}
+	usable := p.Blocks - 1 // vLLM keeps the first block for itself
+	p.MaxModelLen = int32(min(int64(p.MaxModelLen), int64(usable)*int64(p.BlockTokens)))
+	if o.LongPrefill == 0 {
+		o.LongPrefill = math.MaxInt32
+	}
+	return &Engine{
+		profile:     p,
+		options:     o,
+		waiting:     queue{head: none, tail: none},
+		pool:        newBlockPool(usable),
+		loraRunning: make([]int32, o.Adapters+1),
+		slowdown:    1,
+	}, nil
+}
+
+// Profile returns the engine's profile. Its MaxModelLen is what the KV memory can hold, if that is less than the model's.
+func (e *Engine) Profile() Profile { return e.profile }
+
+// Add appends a request to the waiting queue. On an idle engine the host calls Step next, at the same instant; otherwise the
+// request is looked at when the running step ends. The error is ErrQueueFull, or says what is wrong with the request.
+func (e *Engine) Add(now time.Duration, r Request) (ID, error) {
+	switch {
+	case r.Prompt < 1 || r.Output < 1:
+		return ID{}, fmt.Errorf("request of %d prompt and %d output tokens; at least 1 each", r.Prompt, r.Output)
+	case int64(r.Prompt)+int64(r.Output) > int64(e.profile.MaxModelLen):
+		return ID{}, fmt.Errorf("request of %d prompt and %d output tokens; together at most %d", r.Prompt, r.Output, e.profile.MaxModelLen)
+	case r.Adapter < 0 || r.Adapter > e.options.Adapters:
+		return ID{}, fmt.Errorf("request for adapter %d; there are %d", r.Adapter, e.options.Adapters)
+	case e.options.MaxWaiting > 0 && e.waiting.length >= e.options.MaxWaiting:
+		return ID{}, ErrQueueFull
+	}
+	slot := e.takeSlot()
+	s := &e.sequences[slot]
+	s.Request = r
+	s.state = isWaiting
+	s.aborted, s.admitted = false, false
+	s.total, s.computed, s.scheduled, s.hashed = r.Prompt, 0, 0, 0
+	s.timeline = Timeline{Arrived: now, Prompt: r.Prompt}
+	e.waiting.pushBack(e.sequences, slot)
+	return ID{slot, s.generation}, nil
+}
+
+// Abort ends a request and frees its blocks: at once if it waits or no step runs, else when the running step ends. It
+// reports whether the request was alive; one that ended or was aborted before is left alone.
+func (e *Engine) Abort(id ID) bool {
+	if id.Slot < 0 || int(id.Slot) >= len(e.sequences) {
+		return false
+	}
+	s := &e.sequences[id.Slot]
+	if s.generation != id.Generation || s.state == vacant || s.aborted {
+		return false
+	}
+	e.counters.Aborted++
+	switch {
+	case s.state == isWaiting:
+		e.waiting.remove(e.sequences, id.Slot)
+		e.leave(id.Slot)
+	case e.inFlight:
+		s.aborted = true
+	default:
+		for i, slot := range e.running {
+			if slot == id.Slot {
+				e.running = append(e.running[:i], e.running[i+1:]...)
+				break
+			}
+		}
+		e.stopRunning(id.Slot)
+		e.leave(id.Slot)
+	}
+	return true
+}
+
+// Next returns when the running step ends, and whether one runs; without one the instant means nothing.
+func (e *Engine) Next() (time.Duration, bool) { return e.step.End, e.inFlight }
+
+// Stall makes the running step end later by d, as if the device had stood still. Without a running step it does nothing.
+func (e *Engine) Stall(d time.Duration) {
+	if e.inFlight {
+		e.step.End += d
+	}
+}
+
+// SetSlowdown makes each step that begins from now on take factor times as long; 1 is the profile's own speed. A factor that
+// is not a positive number is taken as 1.
+func (e *Engine) SetSlowdown(factor float64) {
+	if !(factor > 0) || math.IsInf(factor, 1) {
+		factor = 1
+	}
+	e.slowdown = factor
+}
+
+// ResetCache forgets all cached contents, and reports whether it did: it refuses while any request holds blocks.
+func (e *Engine) ResetCache() bool {
+	if e.pool.used() > 0 {
+		return false
+	}
+	e.pool.forget()
+	return true
+}
+
+func (e *Engine) takeSlot() int32 {
+	if n := len(e.vacant); n > 0 {
+		slot := e.vacant[n-1]
+		e.vacant = e.vacant[:n-1]
+		return slot
+	}
+	e.sequences = append(e.sequences, sequence{generation: 1})
+	return int32(len(e.sequences) - 1)
+}
+
+// leave vacates the slot of a request that neither waits nor runs any more.
+func (e *Engine) leave(slot int32) {
+	s := &e.sequences[slot]
+	s.state = vacant
+	s.Hashes = nil
+	s.generation++
+	e.vacant = append(e.vacant, slot)
+}
+
+// stopRunning gives back the blocks and the adapter of a request that was taken from e.running.
+func (e *Engine) stopRunning(slot int32) {
+	s := &e.sequences[slot]
+	e.pool.release(s.blocks)
+	s.blocks = s.blocks[:0]
+	if s.Adapter > 0 {
+		e.loraRunning[s.Adapter]--
+		if e.loraRunning[s.Adapter] == 0 {
+			e.lorasLoaded--
+		}
+	}
+}

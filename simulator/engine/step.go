@@ -1,0 +1,299 @@
+package engine
+
+import "time"
+
+// Step is one iteration of the engine.
+type Step struct {
+	Start, End time.Duration
+	Load
+
+	// Admitted and Preempted are the requests that went from waiting to running and back when the step was put together.
+	Admitted, Preempted int32
+}
+
+// Token is one generated token.
+type Token struct {
+	ID ID
+
+	// Count is the number of tokens that the request has generated, this one included.
+	Count int32
+
+	// Gap is the time since the request's token before; for its first one, since its arrival.
+	Gap time.Duration
+
+	// Last reports whether the request ended with it; then it stands in Result.Finished too.
+	Last bool
+}
+
+// Finished is a request that generated all its tokens.
+type Finished struct {
+	ID ID
+	Timeline
+}
+
+// Timeline is what happened to a request, at which instants.
+type Timeline struct {
+	Arrived, Admitted, FirstToken, LastToken time.Duration
+
+	// Prompt and Output are tokens; Cached those of the prompt that the prefix cache gave at the first admission.
+	Prompt, Cached, Output int32
+
+	// Preemptions is how often it was sent back to the waiting queue.
+	Preemptions int32
+}
+
+// Result is what one call of Step brought. Its slices are valid until the next call.
+type Result struct {
+	// Ended is the step that ended, nil if none did.
+	Ended *Step
+
+	// Tokens are in the order in which their requests run, Finished likewise.
+	Tokens   []Token
+	Finished []Finished
+}
+
+// Step ends the running step if now has come to its end, and then begins the next one at now, if any request can run. The
+// results of a step stand at its end, even if now is later. Hosts that must be exact call Step at the instants that Next
+// tells, and at that of an Add to an idle engine.
+func (e *Engine) Step(now time.Duration) Result {
+	var r Result
+	if e.inFlight && now >= e.step.End {
+		r.Ended = e.complete()
+		r.Tokens, r.Finished = e.tokens, e.finished
+	}
+	if !e.inFlight {
+		e.begin(now)
+	}
+	return r
+}
+
+// begin puts a step together: running requests first, each with what it lacks as far as the budget goes, and then waiting
+// ones, unless a running one had to be preempted.
+func (e *Engine) begin(now time.Duration) {
+	e.step = Step{Start: now}
+	budget := e.scheduleRunning(e.profile.MaxBatchedTokens)
+	if e.step.Preempted == 0 {
+		e.admit(now, budget)
+	}
+	if e.step.Sequences == 0 {
+		return
+	}
+	took := e.profile.Step.Of(e.step.Load)
+	if e.slowdown != 1 {
+		took = time.Duration(float64(took) * e.slowdown)
+	}
+	e.step.End = now + took
+	e.inFlight = true
+}
+
+// scheduleRunning gives each running request its tokens, in the order of admission, and returns what is left of the budget.
+// Where blocks are lacking it preempts from the end of the list.
+func (e *Engine) scheduleRunning(budget int32) int32 {
+	for i := 0; i < len(e.running) && budget > 0; i++ {
+		slot := e.running[i]
+		s := &e.sequences[slot]
+		n := min(s.total-s.computed, e.options.LongPrefill, budget)
+		for !e.grow(s, n) {
+			victim := e.running[len(e.running)-1]
+			e.running = e.running[:len(e.running)-1]
+			e.preempt(victim)
+			if victim == slot {
+				return budget
+			}
+		}
+		e.schedule(s, n)
+		budget -= n
+	}
+	return budget
+}
+
+// grow gives s the blocks for n more tokens, or none and false.
+func (e *Engine) grow(s *sequence, n int32) bool {
+	lacking := e.blocksFor(s.computed+n) - int32(len(s.blocks))
+	if lacking > e.pool.free {
+		return false
+	}
+	for ; lacking > 0; lacking-- {
+		s.blocks = append(s.blocks, e.pool.take())
+	}
+	return true
+}
+
+// preempt sends a request back to the front of the waiting queue. It will compute everything anew, but for what is still
+// cached then.
+func (e *Engine) preempt(slot int32) {
+	e.stopRunning(slot)
+	s := &e.sequences[slot]
+	s.state = isWaiting
+	s.computed, s.hashed = 0, 0
+	s.timeline.Preemptions++
+	e.waiting.pushFront(e.sequences, slot)
+	e.step.Preempted++
+	e.counters.Preemptions++
+}
+
+// admit lets waiting requests run, first come, first served. The first one that lacks blocks stops the loop: smaller ones
+// behind it do not overtake. One whose adapter finds no place is passed over.
+func (e *Engine) admit(now time.Duration, budget int32) {
+	for slot := e.waiting.head; slot != none && budget > 0 && len(e.running) < int(e.profile.MaxSeqs); {
+		s := &e.sequences[slot]
+		following := s.next
+		if e.deferred(s) {
+			slot = following
+			continue
+		}
+		cached := e.findCached(s)
+		n := min(s.total-cached, e.options.LongPrefill, budget)
+		if !e.seat(s, cached, n) {
+			return
+		}
+		e.waiting.remove(e.sequences, slot)
+		e.running = append(e.running, slot)
+		s.state = isRunning
+		if s.Adapter > 0 {
+			if e.loraRunning[s.Adapter] == 0 {
+				e.lorasLoaded++
+			}
+			e.loraRunning[s.Adapter]++
+		}
+		if !s.admitted {
+			s.admitted = true
+			s.timeline.Admitted, s.timeline.Cached = now, cached
+			e.counters.PrefixQueries += int64(s.total)
+			e.counters.PrefixHits += int64(cached)
+		}
+		e.schedule(s, n)
+		budget -= n
+		e.step.Admitted++
+		slot = following
+	}
+}
+
+// deferred reports whether s must wait for its adapter, all places being taken by others.
+func (e *Engine) deferred(s *sequence) bool {
+	return s.Adapter > 0 && e.loraRunning[s.Adapter] == 0 && e.lorasLoaded >= e.options.MaxLoras
+}
+
+// findCached collects in e.hits the cached blocks with which s can begin and returns their tokens. The last token is never
+// taken from the cache: computing it is what yields the next one.
+func (e *Engine) findCached(s *sequence) int32 {
+	e.hits = e.hits[:0]
+	if e.options.NoPrefixCache {
+		return 0
+	}
+	most := min(int((s.total-1)/e.profile.BlockTokens), len(s.Hashes))
+	for _, hash := range s.Hashes[:most] {
+		b := e.pool.lookup(hash)
+		if b == none {
+			break
+		}
+		e.hits = append(e.hits, b)
+	}
+	return int32(len(e.hits)) * e.profile.BlockTokens
+}
+
+// seat gives s the blocks in e.hits and fresh ones for n more tokens, or none and false.
+func (e *Engine) seat(s *sequence, cached, n int32) bool {
+	wanted := e.blocksFor(cached+n) - int32(len(e.hits))
+	fromQueue := wanted
+	for _, b := range e.hits {
+		if e.pool.blocks[b].users == 0 {
+			fromQueue++
+		}
+	}
+	if fromQueue > e.pool.free {
+		return false
+	}
+	for _, b := range e.hits {
+		e.pool.hold(b)
+		s.blocks = append(s.blocks, b)
+	}
+	for ; wanted > 0; wanted-- {
+		s.blocks = append(s.blocks, e.pool.take())
+	}
+	s.computed = cached
+	s.hashed = int32(len(e.hits))
+	return true
+}
+
+// schedule adds n tokens of s to the step. The blocks that they fill can be hit from here on, even in this step.
+func (e *Engine) schedule(s *sequence, n int32) {
+	s.scheduled = n
+	e.step.Sequences++
+	if s.total > s.Prompt && n == 1 && s.computed == s.total-1 {
+		e.step.Decodes++
+		e.step.DecodeContext += int64(s.total)
+	} else {
+		e.step.PrefillTokens += n
+		e.step.PrefillContext += int64(n)*int64(s.computed) + int64(n)*int64(n+1)/2
+	}
+	if e.options.NoPrefixCache {
+		return
+	}
+	full := min((s.computed+n)/e.profile.BlockTokens, int32(len(s.Hashes)))
+	for ; s.hashed < full; s.hashed++ {
+		e.pool.setHash(s.blocks[s.hashed], s.Hashes[s.hashed])
+	}
+}
+
+// complete ends the running step: requests whose tokens are all computed generate one.
+func (e *Engine) complete() *Step {
+	e.inFlight = false
+	e.tokens, e.finished = e.tokens[:0], e.finished[:0]
+	now := e.step.End
+	stay := e.running[:0]
+	for _, slot := range e.running {
+		s := &e.sequences[slot]
+		s.computed += s.scheduled
+		s.scheduled = 0
+		if s.aborted {
+			e.stopRunning(slot)
+			e.leave(slot)
+			continue
+		}
+		if s.computed < s.total {
+			stay = append(stay, slot)
+			continue
+		}
+		if e.generate(now, slot) {
+			e.stopRunning(slot)
+			e.leave(slot)
+			continue
+		}
+		stay = append(stay, slot)
+	}
+	e.running = stay
+	e.counters.Steps++
+	e.ended = e.step
+	return &e.ended
+}
+
+// generate adds a token to the request and reports whether it was the last.
+func (e *Engine) generate(now time.Duration, slot int32) bool {
+	s := &e.sequences[slot]
+	t := &s.timeline
+	s.total++
+	t.Output++
+	before := t.LastToken
+	if t.Output == 1 {
+		before = t.Arrived
+		t.FirstToken = now
+		e.counters.PromptTokens += int64(s.Prompt)
+		e.counters.CachedPromptTokens += int64(t.Cached)
+	}
+	t.LastToken = now
+	e.counters.GenerationTokens++
+	id := ID{slot, s.generation}
+	last := t.Output == s.Output
+	e.tokens = append(e.tokens, Token{ID: id, Count: t.Output, Gap: now - before, Last: last})
+	if last {
+		e.counters.Finished++
+		e.finished = append(e.finished, Finished{ID: id, Timeline: *t})
+	}
+	return last
+}
+
+// blocksFor returns the number of blocks that hold so many tokens.
+func (e *Engine) blocksFor(tokens int32) int32 {
+	return (tokens + e.profile.BlockTokens - 1) / e.profile.BlockTokens
+}
