@@ -1,0 +1,62 @@
+# Fairlead. `make` alone lists what there is.
+
+GO         ?= go
+BIN        := bin/fairlead
+VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS    := -s -w -X github.com/fairlead/fairlead/pkg/cli.version=$(VERSION)
+CACHE      := $(or $(FAIRLEAD_CACHE),$(HOME)/.cache/fairlead)
+LINT       := $(CACHE)/golangci-lint-v2.15.0/golangci-lint
+FUZZ_TIME  ?= 20s
+export CGO_ENABLED ?= 0
+
+.PHONY: help build demo test race check lint generate bench budgets e2e fuzz tools clean
+
+help: ## list the targets
+	@grep -E '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+build: ## build bin/fairlead
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/fairlead
+
+demo: build ## four simulated pods, multi-turn traffic, round-robin against Fairlead; no root, about 90 s
+	@$(BIN) demo
+
+test: ## the tests of all packages; Go alone is needed
+	$(GO) build ./...
+	$(GO) vet ./...
+	$(GO) test ./...
+
+race: ## the same under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -short ./...
+
+check: lint generate test ## what a change must pass: lint, generated files up to date, tests
+	@git diff --exit-code -- docs/reference || { echo "docs/reference is stale: commit what 'make generate' made"; exit 1; }
+
+lint: $(LINT) ## golangci-lint and gofmt
+	@test -z "$$(gofmt -l cmd pkg simulator benchmarks internal)" || { gofmt -l cmd pkg simulator benchmarks internal; echo "not gofmt'ed"; exit 1; }
+	$(LINT) run ./...
+
+generate: ## print docs/reference from the code
+	$(GO) run ./cmd/fairlead docs docs/reference
+
+bench: ## the Go benchmarks, with allocations
+	$(GO) test -run '^$$' -bench . -benchmem ./pkg/... ./simulator/...
+
+budgets: build ## measure the budgets of docs/design and print name, figure, budget, verdict
+	@$(BIN) bench budgets
+
+e2e: build ## a real Envoy, the OpenAI SDKs, kills and storms (installs Envoy and SDKs into $(CACHE))
+	scripts/install-envoy.sh
+	scripts/install-sdks.sh
+	FAIRLEAD_BINARY=$(CURDIR)/$(BIN) $(GO) test -tags e2e -count=1 -v -timeout 15m ./internal/e2e/...
+
+fuzz: ## every fuzz target for $(FUZZ_TIME)
+	scripts/fuzz.sh $(FUZZ_TIME)
+
+tools: $(LINT) ## install the developer tools into $(CACHE)
+
+$(LINT):
+	@mkdir -p $(dir $@)
+	GOBIN=$(dir $@) GOFLAGS=-buildvcs=false $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+clean: ## remove what was built
+	rm -rf bin

@@ -1,0 +1,91 @@
+package exchange
+
+import (
+	"net/netip"
+
+	"github.com/fairlead/fairlead/pkg/openai"
+	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/pool"
+)
+
+// Do says what the adapter does next.
+type Do uint8
+
+const (
+	// Continue: go on reading, keep the bytes that came.
+	Continue Do = iota
+	// Hold: wait for Wake or the stream's end, then call Resume.
+	Hold
+	// Reply: answer the client with Action.Reply and end.
+	Reply
+	// Forward: send the request to Action.To: answer the headers, release the kept bytes, then each chunk as it comes,
+	// edited by Action.Out.Edits. For calls after the first Forward: pass this message on.
+	Forward
+	// Ignore: drop this message; it says what was said already.
+	Ignore
+)
+
+// String returns the name of d.
+func (d Do) String() string { return [...]string{"continue", "hold", "reply", "forward", "ignore"}[d] }
+
+// Action is what an entry point tells its adapter.
+type Action struct {
+	Do Do
+	// To is where to forward: the primary, then fallbacks in order.
+	To []netip.AddrPort
+	// Out is what the request, or in the answer of Response the response, gets and loses on its way.
+	Out plugins.Outgoing
+	// Reply is the complete answer for Do Reply, shaped for the API kind.
+	Reply *openai.Reply
+	// Respond is what we must see of the answer.
+	Respond plugins.Parts
+}
+
+// Via is what an adapter knows of its transport when the headers arrive.
+type Via struct {
+	// Adapter names the transport in the record.
+	Adapter string
+	// Fallbacks: the other side walks a list of destinations by itself. Without it one address is sent, unless the
+	// configuration asks for a list.
+	Fallbacks bool
+	// Subset are the entries of the subset hint, as sent; HasSubset tells an empty hint from an absent one.
+	Subset    []string
+	HasSubset bool
+	// Sees are the parts of an answer that this transport can show; it shows no more than Action.Respond asks for where it
+	// can choose.
+	Sees plugins.Parts
+	// StreamLasts: the transport's stream stays open until the answer is over, whatever we see of it.
+	StreamLasts bool
+}
+
+// Source says from where an end is known.
+type Source uint8
+
+// The sources.
+const (
+	FromStream Source = iota // the adapter's handler returned
+	FromLog                  // an access-log entry
+)
+
+// Ending is how an exchange ended, as its source knows it. Neither clean nor by the client: the upstream broke.
+type Ending struct {
+	From            Source
+	Clean, ByClient bool
+	Usage           *openai.Usage
+	// Served is the endpoint that an access-log entry names; invalid when unknown.
+	Served netip.AddrPort
+}
+
+// Waker has the adapter call Resume. It never blocks.
+type Waker interface{ Wake() }
+
+// Alarm tells the edge of a deadline before the one that Tick returned. It never blocks.
+type Alarm interface{ At(pool.Instant) }
+
+// Meter hears what there is to count. It never blocks, and is called under an exchange's lock.
+type Meter interface {
+	// Decided: a request was forwarded, or refused with a reason's code; wait is the time since its headers came.
+	Decided(poolName string, api openai.API, refused string, wait pool.Instant)
+	// Settled: a forwarded request ended.
+	Settled(poolName string, api openai.API, o plugins.Outcome)
+}

@@ -1,0 +1,98 @@
+package exchange
+
+import (
+	"errors"
+
+	"github.com/fairlead/fairlead/pkg/openai"
+	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/reason"
+)
+
+// body is the state of the body phase. The bytes belong to the adapter; the summary refers to them.
+type body struct {
+	scanner *openai.Scanner // nil: the body passes through unread
+	strict  bool            // a body that is no JSON is refused, since this API reads nothing else
+	bytes   int64
+	done    bool // enough was read, or there is nothing to read
+}
+
+// start decides by API and content type whether the body is scanned.
+func (b *body) start(r *plugins.Request) {
+	json := false
+	switch media := openai.MediaType(r.Headers.Get(headerContentType)); {
+	case r.API == openai.Models:
+	case r.API != openai.Other:
+		json = media == "" || media == "application/json" || len(media) > 5 && media[len(media)-5:] == "+json"
+	default:
+		json = media == "application/json"
+	}
+	if coder := r.Headers.Get(headerContentCoder); coder != "" && coder != "identity" {
+		json = false
+	}
+	if json {
+		b.scanner, b.strict = openai.NewScanner(r.API), r.API != openai.Other
+	}
+}
+
+// release lets go of the client's bytes: after Forward or Reply the adapter may reuse them.
+func (b *body) release() { b.scanner = nil }
+
+// readBody is the body phase: it scans a chunk as it comes.
+func (x *Exchange) readBody(chunk []byte, end bool) *reason.Refusal {
+	b := &x.body
+	b.bytes += int64(len(chunk))
+	if b.bytes > x.s.o.MaxBodyBytes && x.step < stepForwarded {
+		return x.tooLarge(b.bytes)
+	}
+	if b.scanner == nil || b.done || x.step >= stepForwarded {
+		return nil
+	}
+	err := b.scanner.Feed(chunk)
+	if err == nil && end {
+		_, err = b.scanner.Finish()
+	}
+	return x.scanned(err)
+}
+
+// scanned judges the scanner's error: a body that is no JSON is refused where the API reads nothing else, and passes
+// unread where we do not know what it is.
+func (x *Exchange) scanned(err error) *reason.Refusal {
+	if err == nil {
+		return nil
+	}
+	if x.body.strict {
+		var syntax *openai.SyntaxError
+		if errors.As(err, &syntax) {
+			return reason.Refuse(reason.MalformedJSON, "%s", syntax.Error())
+		}
+		return reason.Refuse(reason.MalformedJSON, "%s", err.Error())
+	}
+	x.note(reason.BodyUnread, "")
+	x.body.scanner = nil
+	return nil
+}
+
+// readEnough reports whether what the configuration needs of the body has come.
+func (x *Exchange) readEnough() bool {
+	b := &x.body
+	if b.done {
+		return true
+	}
+	switch {
+	case x.bodyEnd:
+		if b.scanner == nil && b.bytes > 0 {
+			x.note(reason.BodyUnread, "")
+		}
+	case x.s.o.Built.Reads == plugins.ReadsHeaders:
+	case b.scanner == nil: // nothing of the rest would be read
+		x.note(reason.BodyUnread, "")
+	case x.s.o.Built.Reads == plugins.ReadsModel && b.scanner.ModelSeen():
+	default:
+		return false
+	}
+	if b.scanner != nil && b.bytes > 0 {
+		x.r.Body = b.scanner.Summary()
+	}
+	b.done = true
+	return true
+}

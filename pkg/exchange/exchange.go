@@ -1,0 +1,326 @@
+package exchange
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/fairlead/fairlead/pkg/openai"
+	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
+)
+
+// step is where an exchange stands.
+type step uint8
+
+const (
+	stepHeaders   step = iota // stages at headers
+	stepBody                  // reading until enough is known
+	stepResolve               // stages at resolve
+	stepDescribe              // facts, stages at describe
+	stepAdmit                 // stages at admit
+	stepSchedule              // choose and book
+	stepForwarded             // on its way to an endpoint
+	stepRefused               // answered by us
+)
+
+// Exchange is one request and its answer. All entry points may be called from any goroutine; calls after the end do
+// nothing.
+type Exchange struct {
+	// ID names the decision: ours, never a client's header. It travels as dynamic metadata.
+	ID string
+
+	s  *Scheduler
+	mu sync.Mutex
+	r  plugins.Request
+
+	// Begin.
+	began pool.Instant
+	via   Via
+	step  step
+	stage int // the next stage of the step
+
+	// Headers.
+	expected int64 // content-length, Unknown without one
+	control  []string
+	steered  []string // conformance: endpoints that the client asked for
+
+	// Body.
+	body    body
+	bodyEnd bool
+
+	// Schedule and commit.
+	want    int
+	legs    []leg
+	to      []netip.AddrPort
+	out     plugins.Outgoing
+	respond plugins.Parts
+	refusal *reason.Refusal
+	pending *Action // decided by the dispatcher, to be fetched by Resume
+
+	// Respond.
+	tried     int // index into legs[0] of the endpoint that is being tried
+	firstByte pool.Instant
+	answered  bool
+	status    string
+	usage     *openai.UsageReader
+
+	// End.
+	booksDown bool
+	settled   bool
+	logCame   bool
+	over      atomic.Bool
+	ending    Ending
+
+	// Records.
+	trace     []plugins.ProfileRecord
+	reasons   []string
+	transport map[string]string
+
+	due      pool.Instant // guarded by the scheduler's lock
+	dueIndex int
+}
+
+// leg is one booked leg, copied out of the cycle.
+type leg struct {
+	profile string
+	refs    []pool.Ref
+	addrs   []netip.AddrPort
+	names   []string
+	load    pool.Load
+	booking pool.Booking
+}
+
+// Headers brings the client's headers, pseudo-headers among them; end says that no body follows.
+func (x *Exchange) Headers(now pool.Instant, h openai.Headers, via Via, end bool) Action {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.step != stepHeaders {
+		return Action{Do: Ignore}
+	}
+	x.r.Now, x.via, x.bodyEnd = now, via, end
+	if refusal := x.readHeaders(h); refusal != nil {
+		return x.refuse(now, refusal)
+	}
+	return x.advance(now)
+}
+
+// Body brings the next chunk of the request's body, which stays valid and unchanged until Forward or Reply; end says that
+// it is the last. A second end is counted and ignored.
+func (x *Exchange) Body(now pool.Instant, chunk []byte, end bool) Action {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.bodyEnd {
+		if end || len(chunk) > 0 {
+			x.note(reason.SecondEndOfStream, "")
+		}
+		return Action{Do: Ignore}
+	}
+	x.bodyEnd = end
+	if refusal := x.readBody(chunk, end); refusal != nil {
+		return x.refuse(now, refusal)
+	}
+	switch x.step {
+	case stepForwarded:
+		return Action{Do: Forward}
+	case stepRefused:
+		return Action{Do: Ignore}
+	case stepBody:
+		x.r.Now = now
+		return x.advance(now)
+	}
+	return Action{Do: Hold} // a stage holds; the chunk is kept
+}
+
+// Described takes the place of headers and body in virtual time: a trace has no bytes, its hashes come with the summary.
+func (x *Exchange) Described(now pool.Instant, s *openai.Summary) Action {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.r.Now, x.r.API, x.r.Body, x.bodyEnd = now, openai.ChatCompletions, s, true
+	x.via = Via{Adapter: "virtual", Fallbacks: true, Sees: plugins.FirstByte | plugins.Usage, StreamLasts: true}
+	x.body.done = true
+	return x.advance(now)
+}
+
+// Resume is called after Wake: it fetches what was decided meanwhile, or enters the holding stage again. Without cause it
+// returns Hold again.
+func (x *Exchange) Resume(now pool.Instant) Action {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.pending != nil:
+		a := *x.pending
+		x.pending = nil
+		return a
+	case x.step == stepForwarded || x.step == stepRefused || x.settled:
+		return Action{Do: Ignore}
+	}
+	x.r.Now = now
+	return x.advance(now)
+}
+
+// advance is the page to read: the phases one beneath the other, each entered again where it held.
+func (x *Exchange) advance(now pool.Instant) Action {
+	if x.step == stepHeaders {
+		if x.s.draining.Load() {
+			return x.refuse(now, &reason.Refusal{ID: reason.ShuttingDown})
+		}
+		if a, passed := x.stages(now, plugins.AtHeaders); !passed {
+			return a
+		}
+		x.step = stepBody
+	}
+	if x.step == stepBody {
+		if !x.readEnough() {
+			return Action{Do: Continue}
+		}
+		x.step = stepResolve
+	}
+	if x.step == stepResolve {
+		if a, passed := x.stages(now, plugins.AtResolve); !passed {
+			return a
+		}
+		if refusal := x.resolve(); refusal != nil {
+			return x.refuse(now, refusal)
+		}
+		x.step = stepDescribe
+	}
+	if x.step == stepDescribe {
+		if a, passed := x.stages(now, plugins.AtDescribe); !passed {
+			return a
+		}
+		if refusal := x.plan().Describe(x.s.o.Sink, &x.r); refusal != nil {
+			return x.refuse(now, refusal)
+		}
+		x.step = stepAdmit
+	}
+	for {
+		if x.step == stepAdmit {
+			if a, passed := x.stages(now, plugins.AtAdmit); !passed {
+				return a
+			}
+			x.step = stepSchedule
+		}
+		a, full := x.schedule(now)
+		if !full {
+			return a
+		}
+		x.step, x.stage = stepAdmit, x.queueStage() // it did not fit any more: enter the queue again
+		if a, passed := x.stages(now, plugins.AtAdmit); !passed {
+			return a
+		}
+		x.step = stepSchedule
+	}
+}
+
+// stages runs the stages of a phase from where the exchange stands. passed false: a is what to do meanwhile.
+func (x *Exchange) stages(now pool.Instant, p plugins.Phase) (a Action, passed bool) {
+	b := x.s.o.Built
+	for ; x.stage < b.Stages(p); x.stage++ {
+		if q := b.Queue(); q != nil && p == plugins.AtAdmit {
+			x.s.waiting.Store(&x.r, x)
+		}
+		v := b.Enter(x.s.o.Sink, p, x.stage, &x.r)
+		switch {
+		case v.Refusal != nil:
+			return x.refuse(now, v.Refusal), false
+		case v.Reply != nil:
+			x.step, x.settled = stepRefused, true
+			x.over.Store(true)
+			return Action{Do: Reply, Reply: v.Reply}, false
+		case v.Until != 0 && v.Until <= now:
+			return x.refuse(now, &reason.Refusal{ID: v.Late}), false
+		case v.Until != 0:
+			x.s.expect(x, v.Until)
+			return Action{Do: Hold}, false
+		}
+		x.s.waiting.Delete(&x.r)
+	}
+	x.stage = 0
+	return Action{}, true
+}
+
+// resolve gives a request that no stage has resolved to the only pool.
+func (x *Exchange) resolve() *reason.Refusal {
+	b := x.s.o.Built
+	if x.r.Target.Pool == "" {
+		if len(b.Plans) > 1 {
+			return reason.Refuse(reason.ModelRequired, "the request names no model, and %d pools serve here", len(b.Plans))
+		}
+		x.r.Target.Pool = b.Plans[0].Pool.Name
+	}
+	if x.r.Target.Model == "" {
+		x.r.Target.Model = x.r.Model()
+	}
+	x.r.PoolIndex = b.PoolIndex(x.r.Target.Pool)
+	if x.r.PoolIndex < 0 {
+		return reason.Refuse(reason.Internal, "pool %q is not in the configuration", x.r.Target.Pool)
+	}
+	return nil
+}
+
+func (x *Exchange) plan() *plugins.Plan { return x.s.o.Built.Plans[x.r.PoolIndex] }
+func (x *Exchange) pool() *pool.Pool    { return x.s.o.Pools[x.r.PoolIndex] }
+
+// queueStage returns the index of the queue among the stages at admit.
+func (x *Exchange) queueStage() int { return x.s.o.Built.QueueStage() }
+
+// refuse ends the exchange with an error, shaped for the API.
+func (x *Exchange) refuse(now pool.Instant, no *reason.Refusal) Action {
+	x.step, x.refusal, x.settled = stepRefused, no, true
+	x.over.Store(true)
+	x.note(no.ID, no.Detail)
+	row := no.ID.Row()
+	x.s.waiting.Delete(&x.r)
+	x.s.forget(x)
+	x.s.ring.put(x.record())
+	x.s.metered().Decided(x.r.Target.Pool, x.r.API, row.Code, now-x.began)
+	message := row.Means
+	if no.Detail != "" {
+		message += ": " + no.Detail
+	}
+	reply := openai.ErrorReply(x.r.API, row.Status, row.Code, message, no.RetryAfter, row.Dropped)
+	reply.Headers = reply.Headers.Set("x-fairlead-decision-id", x.ID)
+	reply.Details = row.Code
+	x.body.release()
+	return Action{Do: Reply, Reply: reply}
+}
+
+// note counts an occurrence of a reason and keeps it for the record.
+func (x *Exchange) note(id reason.ID, detail string) {
+	x.s.o.Sink.Note(id, detail)
+	x.reasons = append(x.reasons, id.String())
+}
+
+// Transport adds a line to the transport section of the record.
+func (x *Exchange) Transport(key, value string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	next := make(map[string]string, len(x.transport)+1) // records that were handed out share the old map
+	for k, v := range x.transport {
+		next[k] = v
+	}
+	next[key] = value
+	x.transport = next
+	x.s.ring.update(x.ID, func(r *Record) { r.Transport = next })
+}
+
+// expire is called when the exchange's deadline has come: a hold is entered again and refused by its stage's bound, a
+// booking ends, a log entry is waited for no longer.
+func (x *Exchange) expire(now pool.Instant) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case x.step < stepForwarded:
+		x.r.Wake() // the adapter resumes, and the stage sees its instant passed
+	case x.step == stepForwarded && !x.settled:
+		if !x.booksDown {
+			x.note(reason.BookingExpired, "")
+		}
+		x.settle(now)
+		x.s.forget(x)
+	default:
+		x.s.forget(x)
+	}
+}

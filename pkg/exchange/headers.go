@@ -1,0 +1,95 @@
+package exchange
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/fairlead/fairlead/pkg/openai"
+	"github.com/fairlead/fairlead/pkg/reason"
+)
+
+// The names that a destination travels by. Endpoint Picker Protocol v1.0.0.
+const (
+	HeaderDestination  = "x-gateway-destination-endpoint"
+	HeaderServed       = "x-gateway-destination-endpoint-served"
+	HeaderSubset       = "x-gateway-destination-endpoint-subset"
+	HeaderTestSelect   = "test-epp-endpoint-selection"
+	HeaderTestServed   = "x-conformance-test-served-endpoint"
+	HeaderRequestID    = "x-request-id"
+	HeaderDecisionID   = "x-fairlead-decision-id"
+	headerContentLen   = "content-length"
+	headerContentType  = "content-type"
+	headerContentCoder = "content-encoding"
+)
+
+// controlHeader reports whether only a gateway or a picker may set this header: a client's copy is never used and never
+// reaches an engine.
+func controlHeader(name string) bool {
+	switch name {
+	case HeaderDestination, HeaderServed, HeaderSubset, HeaderTestSelect, HeaderTestServed, HeaderDecisionID,
+		"x-gateway-destination-endpoint-scores", "x-gateway-destination-endpoint-fallback", "x-gateway-model-name",
+		"x-prefiller-host-port", "x-encoder-hosts-ports", "x-data-parallel-host-port", "x-kv-cache-source-host-port",
+		"x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id",
+		"x-llm-d-inference-objective", "x-gateway-inference-objective",
+		"x-llm-d-model-name-rewrite", "x-gateway-model-name-rewrite",
+		"x-llm-d-request-dropped-reason":
+		return true
+	}
+	return false
+}
+
+// readHeaders is the headers phase: the API kind, the client's headers without the control headers, and what of the body
+// is worth scanning.
+func (x *Exchange) readHeaders(h openai.Headers) *reason.Refusal {
+	r := &x.r
+	r.Headers = make(openai.Headers, 0, len(h))
+	x.expected = openai.Unknown
+	for _, f := range h {
+		switch {
+		case f.Name == ":method":
+			r.Method = f.Value
+		case f.Name == ":path":
+			r.Path = f.Value
+		case strings.HasPrefix(f.Name, ":"):
+		case controlHeader(f.Name):
+			if f.Name == HeaderTestSelect && x.s.o.Conformance {
+				x.steered = append(x.steered, strings.Split(f.Value, ",")...)
+			}
+			x.remove(f.Name)
+			continue
+		case f.Name == headerContentLen:
+			if n, err := strconv.ParseInt(f.Value, 10, 64); err == nil && n >= 0 {
+				x.expected = n
+			}
+		}
+		r.Headers = append(r.Headers, f)
+	}
+	r.API = openai.ClassifyPath(r.Method, r.Path)
+	if r.Headers.Get(HeaderRequestID) == "" {
+		x.out.Set = x.out.Set.Set(HeaderRequestID, requestID(x.ID))
+	}
+	if x.expected > x.s.o.MaxBodyBytes {
+		return x.tooLarge(x.expected)
+	}
+	x.body.start(r)
+	return nil
+}
+
+// remove has a header taken out once, however many copies there are.
+func (x *Exchange) remove(name string) {
+	for _, n := range x.out.Remove {
+		if n == name {
+			return
+		}
+	}
+	x.out.Remove = append(x.out.Remove, name)
+}
+
+// requestID writes a decision's ID in the form that request ids have by custom, 8-4-4-4-12.
+func requestID(id string) string {
+	return id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:]
+}
+
+func (x *Exchange) tooLarge(n int64) *reason.Refusal {
+	return reason.Refuse(reason.BodyTooLarge, "%d bytes; at most %d", n, x.s.o.MaxBodyBytes)
+}

@@ -1,0 +1,301 @@
+package exchange
+
+import (
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/fairlead/fairlead/pkg/openai"
+	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
+)
+
+// Failed says that the endpoint at did not answer, before its first byte. With UpstreamUnreachable nothing of the request
+// reached an engine, and the next endpoint of the list gets it: the booking moves and Forward comes back with what is left
+// of the list. Otherwise, or at the list's end, Reply: a request that may have begun to generate is never repeated.
+func (x *Exchange) Failed(now pool.Instant, at netip.AddrPort, why reason.ID) Action {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.step != stepForwarded || x.answered || x.settled {
+		return Action{Do: Ignore}
+	}
+	first := &x.legs[0]
+	if why != reason.UpstreamUnreachable || x.tried+1 >= len(first.refs) {
+		x.booksFall(now)
+		x.ending = Ending{}
+		a := x.refuseForwarded(now, why)
+		return a
+	}
+	x.tried++
+	x.note(reason.FallbackServed, "")
+	x.pool().Move(now, first.booking, first.refs[x.tried], first.load)
+	x.to = first.addrs[x.tried:]
+	return Action{Do: Forward, To: x.to, Out: x.out, Respond: x.respond}
+}
+
+// refuseForwarded ends an exchange that was forwarded, though nobody answered, with an error.
+func (x *Exchange) refuseForwarded(now pool.Instant, why reason.ID) Action {
+	no := &reason.Refusal{ID: why}
+	if why == reason.UpstreamUnreachable {
+		no.Detail = strconv.Itoa(x.tried+1) + " of " + strconv.Itoa(len(x.legs[0].refs)) + " endpoints tried"
+	}
+	x.settleAs(now, why)
+	return x.refuse(now, no)
+}
+
+// Response brings the answer's headers and who served; served is invalid where the transport does not say. The action's
+// Out holds what the response's headers get.
+func (x *Exchange) Response(now pool.Instant, h openai.Headers, served netip.AddrPort, end bool) Action {
+	x.mu.Lock()
+	x.s.responses.Store(true)
+	if x.step != stepForwarded || x.answered || x.settled {
+		x.mu.Unlock()
+		return Action{Do: Ignore}
+	}
+	x.answered, x.firstByte = true, now
+	x.status = h.Get(":status")
+	x.attribute(now, served)
+	x.pool().FirstByte(now, x.legs[0].booking)
+	for i := 1; i < len(x.legs); i++ { // a prefill leg has done its part when the client's leg answers
+		x.pool().End(now, x.legs[i].booking)
+	}
+	x.plan().Respond(x.s.o.Sink, &x.r, plugins.FirstByte, nil)
+	if x.shows(plugins.Chunks) && x.respond&(plugins.Chunks|plugins.Usage|plugins.Rewrite) != 0 {
+		x.usage = openai.NewUsageReader(h.Get(headerContentType))
+	}
+	a := Action{Do: Forward, Respond: x.respond}
+	if x.s.o.Conformance {
+		a.Out.Set = openai.Headers{{Name: HeaderTestServed, Value: x.servedAddress(served)}}
+	}
+	if end {
+		x.finish(now, Ending{Clean: true})
+	}
+	x.mu.Unlock()
+	x.s.dispatch(now)
+	return a
+}
+
+func (x *Exchange) servedAddress(served netip.AddrPort) string {
+	if served.IsValid() {
+		return served.String()
+	}
+	return "fail: missing " + HeaderServed
+}
+
+// attribute compares who served with the pick, and moves the booking to who really did.
+func (x *Exchange) attribute(now pool.Instant, served netip.AddrPort) {
+	first := &x.legs[0]
+	x.r.Served = first.refs[x.tried]
+	if !served.IsValid() {
+		x.note(reason.ServedUnknown, "")
+		return
+	}
+	served = netip.AddrPortFrom(served.Addr().Unmap(), served.Port())
+	if served == first.addrs[x.tried] {
+		return
+	}
+	for i, at := range first.addrs {
+		if at == served {
+			x.note(reason.FallbackServed, "")
+			x.move(now, first.refs[i])
+			return
+		}
+	}
+	x.note(reason.PickNotServed, "")
+	snapshot := x.pool().Snapshot()
+	if id, ok := snapshot.Lookup(served); ok {
+		x.move(now, snapshot.Slots[id].Ref)
+		return
+	}
+	x.r.Served = pool.Ref{}
+	x.note(reason.ServedUnknown, "")
+}
+
+func (x *Exchange) move(now pool.Instant, to pool.Ref) {
+	first := &x.legs[0]
+	x.pool().Move(now, first.booking, to, first.load)
+	x.r.Served = to
+}
+
+// Chunk brings a chunk of the answer where the transport shows it; end says that it is the last, or that trailers came.
+// The chunk is not kept.
+func (x *Exchange) Chunk(now pool.Instant, chunk []byte, end bool) Action {
+	x.mu.Lock()
+	if x.step != stepForwarded || x.settled {
+		x.mu.Unlock()
+		return Action{Do: Forward}
+	}
+	if x.usage != nil {
+		x.usage.Feed(chunk)
+	}
+	if len(chunk) > 0 && x.s.o.Built.Wants&plugins.Chunks != 0 {
+		x.plan().Respond(x.s.o.Sink, &x.r, plugins.Chunks, chunk)
+	}
+	if end {
+		x.finish(now, Ending{Clean: true})
+	}
+	x.mu.Unlock()
+	if end {
+		x.s.dispatch(now)
+	}
+	return Action{Do: Forward}
+}
+
+// End says that the exchange is over, as its source knows it. It is idempotent, comes from every exit of the adapter's
+// handler and from the access log, and the first end wins. The end of a stream is the end of the answer unless the
+// transport closes streams early and an access log is there to tell.
+func (x *Exchange) End(now pool.Instant, e Ending) {
+	x.mu.Lock()
+	if e.From == FromLog {
+		x.logCame = true
+	}
+	switch {
+	case x.step == stepRefused:
+	case x.step < stepForwarded: // the client went away while we read or held
+		x.abandon(now)
+	case x.settled:
+		if e.From == FromLog {
+			x.s.forget(x)
+		}
+	case e.From == FromLog:
+		x.finish(now, e)
+	case e.Clean || e.ByClient || x.via.Adapter == "proxy": // the transport knows
+		x.finish(now, e)
+	case x.streamTells():
+		x.endOfStream(now)
+	}
+	x.mu.Unlock()
+	x.s.dispatch(now)
+}
+
+// streamTells reports whether the end of the adapter's stream is the end of the answer.
+func (x *Exchange) streamTells() bool {
+	switch {
+	case x.via.StreamLasts, x.shows(plugins.Chunks):
+		return true
+	case x.logAwaited(): // the entry tells, within milliseconds
+		return false
+	case x.answered: // nothing else will come
+		return true
+	case x.s.responses.Load(): // answers are shown here, and this one had none
+		return true
+	}
+	x.note(reason.ModeBlind, "") // answers are not shown: the deadline ends the booking
+	return false
+}
+
+func (x *Exchange) logAwaited() bool { return x.s.logs.Load() > 0 && !x.logCame }
+
+// endOfStream: the stream ended, without saying how. The books fall at once; with an access log the outcome is settled
+// when its entry comes, or after a grace.
+func (x *Exchange) endOfStream(now pool.Instant) {
+	x.booksFall(now)
+	switch {
+	case x.logAwaited():
+		x.s.expect(x, now+pool.Instant(x.s.o.LogGrace))
+	case x.shows(plugins.Chunks) || !x.answered: // we would have seen a clean end
+		x.finish(now, Ending{ByClient: true})
+	default:
+		x.finish(now, Ending{Clean: true})
+	}
+}
+
+// abandon ends an exchange that was neither forwarded nor refused.
+func (x *Exchange) abandon(now pool.Instant) {
+	x.step, x.settled = stepRefused, true
+	x.over.Store(true)
+	x.note(reason.ClientAborted, "")
+	x.s.waiting.Delete(&x.r)
+	x.s.forget(x)
+	x.s.ring.put(x.record())
+	x.s.metered().Decided(x.r.Target.Pool, x.r.API, reason.ClientAborted.String(), now-x.began)
+	x.body.release()
+}
+
+func (x *Exchange) booksFall(now pool.Instant) {
+	if x.booksDown {
+		return
+	}
+	x.booksDown = true
+	for i := range x.legs {
+		x.pool().End(now, x.legs[i].booking)
+	}
+}
+
+// finish ends a forwarded exchange: books, settlement, record.
+func (x *Exchange) finish(now pool.Instant, e Ending) {
+	x.ending = e
+	if e.From == FromLog && e.Served.IsValid() && !x.answered {
+		x.attribute(now, e.Served)
+	}
+	x.booksFall(now)
+	ending := reason.ID(0)
+	switch {
+	case e.Clean:
+	case e.ByClient:
+		ending = reason.ClientAborted
+	default:
+		ending = reason.UpstreamBroken
+	}
+	if ending != 0 {
+		x.note(ending, "")
+	}
+	x.settleAs(now, ending)
+	if e.From != FromLog && x.logAwaited() {
+		x.s.expect(x, now+pool.Instant(x.s.o.LogGrace)) // its entry is still to come, and is no stranger
+		return
+	}
+	x.s.forget(x)
+}
+
+func (x *Exchange) settle(now pool.Instant) {
+	x.booksFall(now)
+	x.settleAs(now, 0)
+}
+
+// settleAs runs the settlers, exactly once, and completes the record.
+func (x *Exchange) settleAs(now pool.Instant, ending reason.ID) {
+	if x.settled {
+		return
+	}
+	x.settled = true
+	x.over.Store(true)
+	u := x.usageOf()
+	o := plugins.Outcome{
+		Ending: ending, Served: x.r.Served, TTFT: openai.Unknown, Total: time.Duration(now - x.began),
+		Prompt: u.Prompt, Cached: u.Cached, Out: u.Out,
+	}
+	if x.answered {
+		o.TTFT = time.Duration(x.firstByte - x.began)
+	}
+	if ending != 0 {
+		o.EndingCode = ending.String()
+	}
+	o.ServedNamed = x.nameOf(x.r.Served)
+	if x.s.o.Built.Wants&plugins.Usage != 0 && u == openai.NoUsage && ending == 0 {
+		x.note(reason.UsageMissing, "")
+	}
+	x.s.o.Built.Settle(x.s.o.Sink, &x.r, o)
+	x.s.metered().Settled(x.r.Target.Pool, x.r.API, o)
+	x.s.ring.update(x.ID, func(r *Record) {
+		r.Outcome = &o
+		r.Reasons = append(r.Reasons[:len(r.Reasons):len(r.Reasons)], x.reasons[min(len(r.Reasons), len(x.reasons)):]...)
+	})
+	x.body.release()
+}
+
+func (x *Exchange) nameOf(ref pool.Ref) string {
+	if ref.Incarnation == 0 {
+		return ""
+	}
+	for i, known := range x.legs[0].refs {
+		if known == ref {
+			return x.legs[0].names[i]
+		}
+	}
+	if s := x.pool().Snapshot(); int(ref.ID) < len(s.Slots) && s.Slots[ref.ID].Ref == ref {
+		return plugins.EndpointName(&s.Slots[ref.ID])
+	}
+	return ""
+}

@@ -1,0 +1,197 @@
+package exchange
+
+import (
+	"net/netip"
+	"strings"
+
+	"github.com/fairlead/fairlead/pkg/openai"
+	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
+)
+
+// schedule chooses and books in one step, and commits. full true: the queue says that it does not fit any more; nothing is
+// booked.
+func (x *Exchange) schedule(now pool.Instant) (a Action, full bool) {
+	s, plan, p := x.s, x.plan(), x.pool()
+	if x.s.draining.Load() {
+		return x.refuse(now, &reason.Refusal{ID: reason.ShuttingDown}), false
+	}
+	x.want = 1
+	if x.via.Fallbacks {
+		x.want = s.o.Fallbacks
+	}
+	c := s.cycle(plan.Index)
+	defer s.cycles[plan.Index].Put(c)
+	c.Want, c.Record = x.want, s.sampled(x.r.Number)
+
+	among, refusal := x.among()
+	if refusal != nil {
+		return x.refuse(now, refusal), false
+	}
+	snapshot := p.Snapshot()
+	no := c.Prepare(&x.r, snapshot, p.StaleAfter(), s.o.Seed, among)
+	queue := s.o.Built.Queue()
+	if no == nil {
+		p.Decide(func(snap *pool.Snapshot, books *pool.Books) {
+			if snap != snapshot { // the membership changed since: facts are columns of a snapshot
+				if no = c.Prepare(&x.r, snap, p.StaleAfter(), s.o.Seed, among); no != nil {
+					return
+				}
+			}
+			if queue != nil && !queue.Fits(&x.r, books) {
+				full = true
+				return
+			}
+			books.At(x.r.Now)
+			var legs []plugins.Leg
+			if legs, no = c.Decide(books); no == nil {
+				x.book(c, legs, books)
+			}
+		})
+	}
+	x.trace = c.Trace
+	switch {
+	case no != nil:
+		return x.refuse(now, no), false
+	case full:
+		return Action{}, true
+	}
+	return x.commit(now, plan), false
+}
+
+// book copies the legs out of the cycle and books each. It runs inside the pool's lock.
+func (x *Exchange) book(c *plugins.Cycle, legs []plugins.Leg, books *pool.Books) {
+	b := x.s.o.Built
+	prompt := b.PromptTokens(&x.r)
+	x.legs = make([]leg, len(legs))
+	for i, chosen := range legs {
+		l := &x.legs[i]
+		l.profile = chosen.Profile
+		n := len(chosen.Endpoints)
+		l.refs, l.addrs, l.names = make([]pool.Ref, n), make([]netip.AddrPort, n), make([]string, n)
+		for j, id := range chosen.Endpoints {
+			e := &c.Snapshot.Slots[id]
+			l.refs[j], l.addrs[j], l.names[j] = e.Ref, e.Addr, plugins.EndpointName(e)
+		}
+		l.load.UncachedPrefill = max(prompt-b.CachedTokens(c, chosen.Endpoints[0]), 0)
+		if i == 0 {
+			l.load.Decode = x.expectedOutput()
+		}
+		l.booking = books.Book(l.refs[0], l.load, x.r.Now+pool.Instant(x.s.o.BookingDeadline))
+	}
+	x.to = x.legs[0].addrs
+}
+
+func (x *Exchange) expectedOutput() int64 {
+	body := x.r.Body
+	switch {
+	case !x.r.API.Generates():
+		return 0
+	case body != nil && body.MaxTokens >= 0:
+		return min(body.MaxTokens, x.s.o.ExpectedOutput) * max(body.N, 1)
+	}
+	return x.s.o.ExpectedOutput
+}
+
+// commit runs the request hooks and opens the way for the answer.
+func (x *Exchange) commit(now pool.Instant, plan *plugins.Plan) Action {
+	s := x.s
+	legs := make([]plugins.Leg, len(x.legs))
+	for i := range x.legs {
+		ids := make([]pool.ID, len(x.legs[i].refs))
+		for j, ref := range x.legs[i].refs {
+			ids[j] = ref.ID
+		}
+		legs[i] = plugins.Leg{Profile: x.legs[i].profile, Result: plugins.Result{Endpoints: ids}}
+	}
+	plan.Commit(s.o.Sink, &x.r, legs, &x.out)
+	x.step = stepForwarded
+	x.respond = plugins.FirstByte | s.o.Built.Wants
+	if s.o.Full {
+		x.respond |= plugins.Chunks | plugins.Usage
+	}
+	s.register(x)
+	s.expect(x, now+pool.Instant(s.o.BookingDeadline))
+	s.ring.put(x.record())
+	s.metered().Decided(x.r.Target.Pool, x.r.API, "", now-x.began)
+	return Action{Do: Forward, To: x.to, Out: x.out, Respond: x.respond}
+}
+
+// released is called by the dispatcher when the queue lets the request go: it is decided and booked before the next one
+// is asked for, and its adapter fetches the action with Resume.
+func (x *Exchange) letGo(now pool.Instant) {
+	x.mu.Lock()
+	if x.step != stepAdmit || x.settled {
+		x.mu.Unlock()
+		return
+	}
+	x.r.Now = now
+	x.stage++
+	a := x.advance(now)
+	if a.Do != Hold {
+		x.pending = &a
+	}
+	x.mu.Unlock()
+	x.r.Wake()
+}
+
+// among returns which members may take the request, by the subset hint and, in conformance runs, by the client's
+// steering; nil for all. An entry is an address with a port, or without one for all ports; IPv6 bare or in brackets.
+func (x *Exchange) among() (func(*pool.Endpoint) bool, *reason.Refusal) {
+	hint, has := x.via.Subset, x.via.HasSubset
+	if len(x.steered) > 0 {
+		hint, has = x.steered, true
+	}
+	if !has {
+		return nil, nil
+	}
+	var exact []netip.AddrPort
+	var hosts []netip.Addr
+	for _, list := range hint {
+		for entry := range strings.SplitSeq(list, ",") {
+			entry = strings.TrimSpace(entry)
+			if entry == "" {
+				continue
+			}
+			if ap, err := netip.ParseAddrPort(entry); err == nil {
+				exact = append(exact, netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port()))
+			} else if a, err := netip.ParseAddr(strings.Trim(entry, "[]")); err == nil {
+				hosts = append(hosts, a.Unmap())
+			} else {
+				x.note(reason.SubsetIgnored, "")
+			}
+		}
+	}
+	if len(exact) == 0 && len(hosts) == 0 {
+		return nil, reason.Refuse(reason.NoEndpoint, "the subset hint names no endpoint")
+	}
+	return func(e *pool.Endpoint) bool {
+		for _, ap := range exact {
+			if ap == e.Addr {
+				return true
+			}
+		}
+		for _, a := range hosts {
+			if a == e.Addr.Addr() {
+				return true
+			}
+		}
+		return false
+	}, nil
+}
+
+// shows reports whether the transport shows all of part.
+func (x *Exchange) shows(part plugins.Parts) bool { return x.via.Sees&part == part }
+
+// usageOf returns what the adapter or the reader found of the answer's token usage.
+func (x *Exchange) usageOf() openai.Usage {
+	if x.ending.Usage != nil {
+		return *x.ending.Usage
+	}
+	if x.usage != nil {
+		x.usage.Close()
+		return x.usage.Usage()
+	}
+	return openai.NoUsage
+}

@@ -1,0 +1,190 @@
+package plugins
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/fairlead/fairlead/pkg/pool"
+)
+
+// Unknown is the value of a number that nobody gave: neither idle nor busy.
+const Unknown = -1
+
+// Fact is one typed datum that plugins share, declared once below. H is its handle. Name is what records, documentation
+// and the notation of tests call it.
+type Fact[H handle[H]] struct {
+	Name, Unit, Source string
+
+	// pool fills an endpoint fact that comes from samples, books or the membership, inside the pool's lock.
+	pool func(c *Cycle, h H)
+	// request makes a request fact that the framework itself knows; a plugin that provides the fact takes its place.
+	request func(r *Request, h H)
+}
+
+// The facts. An endpoint fact is a column with one value per slot of the snapshot, indexed by pool.ID.
+var (
+	// PromptTokens is the length of the prompt. Without a tokenizer it is the exact number where the client sent token
+	// ids, else the prompt's bytes / 4, rounded up; 0 without a prompt.
+	PromptTokens = Fact[RequestValue[int64]]{Name: "prompt-tokens", Unit: "tokens", Source: "request body", request: fillPromptTokens}
+
+	// BlockHashes are the chained hashes of the prompt's full blocks; they cover model, adapter, salt, tools and every part.
+	BlockHashes = Fact[RequestValue[[]uint64]]{Name: "block-hashes", Unit: "hash per block", Source: "a prefix producer"}
+
+	// WaitingRequests is the number of requests that wait in the engine, as last scraped; Unknown if never scraped or stale.
+	WaitingRequests = Fact[EndpointValues[int32]]{Name: "waiting", Unit: "requests", Source: "telemetry", pool: fillWaiting}
+
+	// RunningRequests is the number of requests in the engine's batch, as last scraped; Unknown if never scraped or stale.
+	RunningRequests = Fact[EndpointValues[int32]]{Name: "running", Unit: "requests", Source: "telemetry", pool: fillRunning}
+
+	// KVUsage is the used share of the engine's KV cache, 0..1, as last scraped; Unknown if never scraped or stale.
+	KVUsage = Fact[EndpointValues[float64]]{Name: "kv-usage", Unit: "0..1", Source: "telemetry", pool: fillKVUsage}
+
+	// BookedAfterSample is the number of own bookings that were made after the endpoint's last sample was taken and that have
+	// no first byte yet: what the sample cannot have seen. Never Unknown.
+	BookedAfterSample = Fact[EndpointValues[int32]]{Name: "booked-after-sample", Unit: "requests", Source: "books", pool: fillAfterSample}
+
+	// QueuedRequests is WaitingRequests + BookedAfterSample; Unknown where WaitingRequests is.
+	QueuedRequests = Fact[EndpointValues[int32]]{Name: "queued", Unit: "requests", Source: "telemetry and books", pool: fillQueued}
+
+	// InFlightRequests is the number of own bookings that have not ended. Never Unknown.
+	InFlightRequests = Fact[EndpointValues[int32]]{Name: "in-flight", Unit: "requests", Source: "books", pool: fillInFlight}
+
+	// CacheBlocks is the number of KV blocks of the engine and CacheBlockTokens their size; Unknown until scraped.
+	CacheBlocks      = Fact[EndpointValues[int32]]{Name: "cache-blocks", Unit: "blocks", Source: "telemetry", pool: fillBlocks}
+	CacheBlockTokens = Fact[EndpointValues[int32]]{Name: "cache-block-tokens", Unit: "tokens", Source: "telemetry", pool: fillBlockTokens}
+
+	// CachedTokens is the longest prefix of the prompt that is believed to be cached.
+	CachedTokens = Fact[EndpointValues[int64]]{Name: "cached-tokens", Unit: "tokens", Source: "a prefix producer"}
+
+	// CachedBlocks is the same in blocks of the producer, and PromptBlocks the number of full blocks of the prompt.
+	CachedBlocks = Fact[EndpointValues[int32]]{Name: "cached-blocks", Unit: "blocks", Source: "a prefix producer"}
+	PromptBlocks = Fact[RequestValue[int32]]{Name: "prompt-blocks", Unit: "blocks", Source: "a prefix producer"}
+
+	// PrefixCredits are what a prefix producer wrote into its index on behalf of the request, one per leg; its own business.
+	PrefixCredits = Fact[RequestValue[[]PrefixCredit]]{Name: "prefix-credits", Unit: "", Source: "a prefix producer"}
+
+	// Labels are the endpoint's labels; they must not be modified.
+	Labels = Fact[EndpointValues[map[string]string]]{Name: "labels", Unit: "", Source: "discovery", pool: fillLabels}
+)
+
+// PrefixCredit says that an endpoint was credited with holding the request's prompt before it really did: Entry names the
+// write, and the blocks from index From on were new to the index.
+type PrefixCredit struct {
+	To    pool.Ref
+	Entry uint32
+	From  int32
+}
+
+// RequestValue is the handle of a fact of the request. The zero handle was forgotten in Provision: its first use panics.
+type RequestValue[T any] struct{ slot int32 }
+
+// Of returns the value, Unknown for a number and zero else where nobody set it.
+func (v RequestValue[T]) Of(r *Request) T { return r.values[v.slot].(*column[T]).v[0] }
+
+// Set gives the value. Only the plugin that provides the fact calls it. A list keeps its memory from request to request:
+// its provider appends to Of(r)[:0] and sets the outcome.
+func (v RequestValue[T]) Set(r *Request, to T) { r.values[v.slot].(*column[T]).v[0] = to }
+
+func (v RequestValue[T]) at(slot int32) RequestValue[T] { return RequestValue[T]{slot} }
+func (v RequestValue[T]) cell() cell                    { c := new(column[T]); c.reset(1); return c }
+func (v RequestValue[T]) perEndpoint() bool             { return false }
+
+// EndpointValues is the handle of a fact per endpoint. The zero handle was forgotten in Provision: its first use panics.
+type EndpointValues[T any] struct{ slot int32 }
+
+// Of returns the column, indexed by pool.ID and as long as the snapshot's slots. The provider of the fact fills it in
+// place; for everybody else it is read-only. It is valid during the cycle.
+func (v EndpointValues[T]) Of(c *Cycle) []T { return c.columns[v.slot].(*column[T]).v }
+
+func (v EndpointValues[T]) at(slot int32) EndpointValues[T] { return EndpointValues[T]{slot} }
+func (v EndpointValues[T]) cell() cell                      { return new(column[T]) }
+func (v EndpointValues[T]) perEndpoint() bool               { return true }
+
+type handle[H any] interface {
+	at(slot int32) H
+	cell() cell
+	perEndpoint() bool
+}
+
+// cell is the storage of one fact, with its type erased: a column per endpoint, or a single value of the request.
+type cell interface {
+	reset(n int)
+	record(at []pool.ID) any                         // a copy of the values at these ids; of the single value for nil
+	restore(raw json.RawMessage, at []pool.ID) error // the inverse, exact to the bit
+}
+
+type column[T any] struct{ v []T }
+
+func (c *column[T]) reset(n int) {
+	if cap(c.v) < n {
+		c.v = make([]T, n, n+n/4+1)
+	}
+	c.v = c.v[:n]
+	if c.empty() {
+		return
+	}
+	unset := unset[T]()
+	for i := range c.v {
+		c.v[i] = unset
+	}
+}
+
+// empty empties columns of lists but keeps the lists' memory, so that whoever fills them anew appends without allocating;
+// for other columns it reports false.
+func (c *column[T]) empty() bool {
+	switch v := any(&c.v).(type) {
+	case *[][]uint64:
+		for i := range *v {
+			(*v)[i] = (*v)[i][:0]
+		}
+	case *[][]PrefixCredit:
+		for i := range *v {
+			(*v)[i] = (*v)[i][:0]
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// unset is Unknown for the numeric types of facts and the zero value for all others.
+func unset[T any]() T {
+	var v T
+	switch p := any(&v).(type) {
+	case *int32:
+		*p = Unknown
+	case *int64:
+		*p = Unknown
+	case *float64:
+		*p = Unknown
+	}
+	return v
+}
+
+func (c *column[T]) record(at []pool.ID) any {
+	if at == nil {
+		return c.v[0]
+	}
+	out := make([]T, len(at))
+	for i, id := range at {
+		out[i] = c.v[id]
+	}
+	return out
+}
+
+func (c *column[T]) restore(raw json.RawMessage, at []pool.ID) error {
+	if at == nil {
+		return json.Unmarshal(raw, &c.v[0])
+	}
+	var in []T
+	if err := json.Unmarshal(raw, &in); err != nil {
+		return err
+	}
+	if len(in) != len(at) {
+		return fmt.Errorf("got %d values, want %d, one per candidate", len(in), len(at))
+	}
+	for i, id := range at {
+		c.v[id] = in[i]
+	}
+	return nil
+}

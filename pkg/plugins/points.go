@@ -1,0 +1,170 @@
+package plugins
+
+import (
+	"time"
+
+	"github.com/fairlead/fairlead/pkg/openai"
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
+)
+
+// Phase says when a stage runs.
+type Phase uint8
+
+// The phases of a stage, in the order in which they run.
+const (
+	AtHeaders  Phase = iota // before the body: identity, forged headers
+	AtResolve               // the model is known: which pool, adapter, provider
+	AtDescribe              // facts of the request from outside, such as exact tokens
+	AtAdmit                 // limits and the queue
+	phases
+)
+
+// String returns the phase's name as configuration output prints it.
+func (p Phase) String() string {
+	return [...]string{"headers", "resolve", "describe", "admit"}[p]
+}
+
+// Reads says how much of a request somebody must have seen.
+type Reads uint8
+
+// The amounts, each including those before it.
+const (
+	ReadsHeaders Reads = iota
+	ReadsModel         // the body up to its "model"
+	ReadsBody          // the whole body
+)
+
+// BodyReader is implemented by a stage that needs less or more of the body than its phase suggests: without it a stage at
+// headers reads headers, one at resolve the model, later ones the whole body.
+type BodyReader interface{ Reads() Reads }
+
+// Stage runs before scheduling, by phase and then in the order of the configuration. Enter is called again after each
+// Wake until it passes or refuses; a wake without cause is normal. Calls for one request never overlap; calls for
+// different requests do.
+type Stage interface {
+	Phase() Phase
+	Enter(r *Request) Verdict
+}
+
+// Verdict is a stage's answer. The zero Verdict passes.
+type Verdict struct {
+	Refusal *reason.Refusal // ends the exchange with an error
+	Reply   *openai.Reply   // ends the exchange with an answer of our own
+	Until   pool.Instant    // hold until Wake, or until this instant, when Late becomes the refusal
+	Late    reason.ID
+}
+
+// Passes reports whether the verdict lets the request go on.
+func (v Verdict) Passes() bool { return v.Refusal == nil && v.Reply == nil && v.Until == 0 }
+
+// Queue is the one stage that waits for capacity. Next hands out who may go now. Fits is asked inside the pool's critical
+// section, for fresh and queued requests alike: on no, nothing is booked and the request is entered again, so that
+// admission and booking are one step.
+type Queue interface {
+	Stage
+	Next(now pool.Instant) (r *Request, ok bool)
+	Fits(r *Request, books *pool.Books) bool
+}
+
+// Describer makes facts of the request, once, after it was resolved and before it is admitted.
+type Describer interface{ Describe(r *Request) }
+
+// Producer makes facts per endpoint, in each cycle, before any filter and before the pool's lock. An endpoint of which
+// it knows nothing keeps Unknown in the column.
+type Producer interface{ Produce(c *Cycle) }
+
+// Observer is implemented by a producer that learns from samples and books. Observe is called in each cycle, inside the
+// pool's lock and before any profile runs; it is short, and keeps nothing of books.
+type Observer interface {
+	Observe(c *Cycle, books *pool.Books)
+}
+
+// Filter clears in keep the bit of each candidate that it removes. keep arrives with all bits set and is aligned with
+// c.Candidates. A filter is pure: same facts, parameters and stream, same answer.
+type Filter interface{ Filter(c *Cycle, keep Bits) }
+
+// Scorer writes one score in [0,1] per candidate into out, which arrives zeroed and as long as c.Candidates. Scores
+// outside are clamped by the framework; NaN counts as 0 with a reason. A scorer is pure.
+type Scorer interface {
+	Score(c *Cycle, out []float64)
+}
+
+// Picker appends to best the indexes into c.Candidates of the chosen ones, best first: at least one, at most want, unless
+// its parameters say otherwise. totals is aligned with c.Candidates. A picker is pure.
+type Picker interface {
+	Pick(c *Cycle, totals []float64, want int, best []int) []int
+}
+
+// ProfileHandler is ordinary code over c.Run: it runs profiles and returns legs. legs[0] serves the client; prefill or
+// encode legs are booked in the same step. No legs and no refusal means that a run left nobody; the framework then
+// refuses with the reason of that run.
+type ProfileHandler interface {
+	Handle(c *Cycle) (legs []Leg, no *reason.Refusal)
+}
+
+// Result is what one run of a profile chose: the primary, then fallbacks. Empty when nobody was left.
+type Result struct{ Endpoints []pool.ID }
+
+// Leg is one endpoint's part in serving a request.
+type Leg struct {
+	Profile string
+	Result
+}
+
+// RequestHook runs after booking; it may add headers and edits of the body.
+type RequestHook interface {
+	Commit(r *Request, legs []Leg, out *Outgoing)
+}
+
+// ResponseHook sees parts of the answer. Wants says the least that it must see; the response mode follows from the union
+// over all hooks. part names what this call brings; chunk is set with Chunks alone and must not be kept.
+type ResponseHook interface {
+	Wants() Parts
+	Respond(r *Request, part Parts, chunk []byte)
+}
+
+// Settler runs exactly once for each request that was committed, or that passed its stage.
+type Settler interface{ Settle(r *Request, o Outcome) }
+
+// Provisioner is called once per configuration, after strict decoding and bounds, before the first request. It takes
+// handles of facts and ports, and refuses parameters that are wrong only together. It has no side effects: a
+// configuration is provisioned again when producers are added, and when it is only checked.
+type Provisioner interface{ Provision(b *Builder) error }
+
+// Ticker acts later: Tick is called at the instant it last asked for and returns its next deadline, 0 for none. It is
+// called once at the start.
+type Ticker interface {
+	Tick(now pool.Instant) (next pool.Instant)
+}
+
+// Parts are parts of an answer.
+type Parts uint8
+
+// The parts.
+const (
+	FirstByte Parts = 1 << iota // the answer's headers came
+	Usage                       // the token usage at the end
+	Chunks                      // every chunk of the body
+	Rewrite                     // every chunk, and the hook changes them
+)
+
+// Outgoing is what the decision adds to the request.
+type Outgoing struct {
+	Set    openai.Headers // set or replaced
+	Remove []string       // removed, whatever the number of copies
+	Edits  []openai.Edit  // of the client's body, ascending and disjoint
+}
+
+// Outcome is how a request ended.
+type Outcome struct {
+	Ending      reason.ID     `json:"-"`                // 0: a clean end
+	Served      pool.Ref      `json:"-"`                // who really answered; zero Incarnation when nobody did or nobody said
+	TTFT        time.Duration `json:"ttftNanos"`        // from the request's first byte to the answer's; Unknown without one
+	Total       time.Duration `json:"totalNanos"`       // to the end
+	Prompt      int64         `json:"promptTokens"`     // as reported; Unknown when nobody said
+	Cached      int64         `json:"cachedTokens"`     // likewise
+	Out         int64         `json:"completionTokens"` // likewise
+	EndingCode  string        `json:"ending,omitempty"` // the code of Ending
+	ServedNamed string        `json:"served,omitempty"` // the name of Served
+}

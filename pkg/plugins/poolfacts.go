@@ -1,0 +1,97 @@
+package plugins
+
+import (
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
+)
+
+// The functions of this file fill the facts that come from the pool itself. They run inside its lock, once per cycle, for
+// the facts that somebody of the pool's profiles reads.
+
+func fillPromptTokens(r *Request, h RequestValue[int64]) {
+	switch {
+	case r.Body == nil:
+		h.Set(r, 0)
+	case r.Body.PromptTokens >= 0:
+		h.Set(r, r.Body.PromptTokens)
+	default:
+		h.Set(r, (r.Body.PromptBytes+3)/4)
+	}
+}
+
+// sampled copies one quantity of each candidate's sample into out; never sampled and stale ones stay Unknown.
+func sampled[T int32 | float64](c *Cycle, out []T, get func(*pool.Sample) T) {
+	for _, id := range c.Candidates {
+		s := &c.books.Samples[id]
+		switch s.State(c.Now, c.staleAfter) {
+		case pool.Fresh:
+			out[id] = get(s)
+		case pool.Stale:
+			c.sink.Note(reason.StaleSample, "")
+		default:
+			c.sink.Note(reason.NeverScraped, "")
+		}
+	}
+}
+
+func fillWaiting(c *Cycle, h EndpointValues[int32]) {
+	sampled(c, h.Of(c), func(s *pool.Sample) int32 { return s.Waiting })
+}
+
+func fillRunning(c *Cycle, h EndpointValues[int32]) {
+	sampled(c, h.Of(c), func(s *pool.Sample) int32 { return s.Running })
+}
+
+func fillKVUsage(c *Cycle, h EndpointValues[float64]) {
+	sampled(c, h.Of(c), func(s *pool.Sample) float64 { return s.KVUsage })
+}
+
+func fillQueued(c *Cycle, h EndpointValues[int32]) {
+	out := h.Of(c)
+	sampled(c, out, func(s *pool.Sample) int32 { return s.Waiting })
+	for _, id := range c.Candidates {
+		if out[id] != Unknown {
+			out[id] += c.books.AfterSample[id]
+		}
+	}
+}
+
+func fillAfterSample(c *Cycle, h EndpointValues[int32]) {
+	out := h.Of(c)
+	for _, id := range c.Candidates {
+		out[id] = c.books.AfterSample[id]
+	}
+}
+
+func fillInFlight(c *Cycle, h EndpointValues[int32]) {
+	out := h.Of(c)
+	for _, id := range c.Candidates {
+		out[id] = c.books.Requests[id]
+	}
+}
+
+// The cache's size does not age with the sample: an engine keeps it for its life.
+func fillBlocks(c *Cycle, h EndpointValues[int32]) {
+	out := h.Of(c)
+	for _, id := range c.Candidates {
+		if s := &c.books.Samples[id]; s.Blocks > 0 {
+			out[id] = s.Blocks
+		}
+	}
+}
+
+func fillBlockTokens(c *Cycle, h EndpointValues[int32]) {
+	out := h.Of(c)
+	for _, id := range c.Candidates {
+		if s := &c.books.Samples[id]; s.BlockTokens > 0 {
+			out[id] = s.BlockTokens
+		}
+	}
+}
+
+func fillLabels(c *Cycle, h EndpointValues[map[string]string]) {
+	out := h.Of(c)
+	for _, id := range c.Candidates {
+		out[id] = c.Snapshot.Slots[id].Labels
+	}
+}

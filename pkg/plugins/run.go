@@ -1,0 +1,87 @@
+package plugins
+
+import (
+	"fmt"
+
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
+)
+
+// guard calls f and turns a panic into a refusal that names the plugin. It is the one place where panics of plugins end.
+func guard(sink reason.Sink, id reason.ID, name func() string, f func()) (no *reason.Refusal) {
+	defer func() {
+		if p := recover(); p != nil {
+			sink.Note(id, fmt.Sprintf("%s: %v", name(), p))
+			no = &reason.Refusal{ID: id, Detail: fmt.Sprintf("plugin %q failed", name())}
+		}
+	}()
+	f()
+	return nil
+}
+
+// Enter runs one stage on r. A panic refuses the request.
+func (b *Built) Enter(sink reason.Sink, p Phase, i int, r *Request) (v Verdict) {
+	it := b.stages[p][i]
+	if no := guard(sink, reason.PluginPanic, func() string { return it.name }, func() { v = it.value.(Stage).Enter(r) }); no != nil {
+		return Verdict{Refusal: no}
+	}
+	return v
+}
+
+// Stages returns how many stages run at phase p.
+func (b *Built) Stages(p Phase) int { return len(b.stages[p]) }
+
+// StageNames returns the names of the stages at phase p, in order.
+func (b *Built) StageNames(p Phase) []string {
+	var names []string
+	for _, it := range b.stages[p] {
+		names = append(names, it.name)
+	}
+	return names
+}
+
+// Describe makes the facts of the request that somebody of the pool reads.
+func (p *Plan) Describe(sink reason.Sink, r *Request) *reason.Refusal {
+	for _, f := range p.describes {
+		f(r)
+	}
+	for _, it := range p.describers {
+		if no := guard(sink, reason.PluginPanic, func() string { return it.name }, func() { it.value.(Describer).Describe(r) }); no != nil {
+			return no
+		}
+	}
+	return nil
+}
+
+// Commit runs the pool's request hooks. A hook that panics is left out, with a reason: the decision is booked and stands.
+func (p *Plan) Commit(sink reason.Sink, r *Request, legs []Leg, out *Outgoing) {
+	for _, it := range p.commits {
+		guard(sink, reason.HookPanic, func() string { return it.name }, func() { it.value.(RequestHook).Commit(r, legs, out) })
+	}
+}
+
+// Respond runs the pool's response hooks that want part.
+func (p *Plan) Respond(sink reason.Sink, r *Request, part Parts, chunk []byte) {
+	for _, it := range p.responds {
+		if h := it.value.(ResponseHook); h.Wants()&part != 0 {
+			guard(sink, reason.HookPanic, func() string { return it.name }, func() { h.Respond(r, part, chunk) })
+		}
+	}
+}
+
+// Settle tells every settler how the request ended.
+func (b *Built) Settle(sink reason.Sink, r *Request, o Outcome) {
+	for _, it := range b.settlers {
+		guard(sink, reason.HookPanic, func() string { return it.name }, func() { it.value.(Settler).Settle(r, o) })
+	}
+}
+
+// Tick calls each ticker and returns the earliest next deadline, 0 for none.
+func (b *Built) Tick(now pool.Instant) (next pool.Instant) {
+	for _, it := range b.tickers {
+		if n := it.value.(Ticker).Tick(now); n > 0 && (next == 0 || n < next) {
+			next = n
+		}
+	}
+	return next
+}
