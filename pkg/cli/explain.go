@@ -257,8 +257,12 @@ func printProfile(w io.Writer, run *plugins.ProfileRecord) {
 }
 
 // clipped keeps a line readable: columns of a large pool and hashes of a long prompt are in the record for whom wants all.
-func clipped(raw json.RawMessage) string {
+func clipped(v plugins.Values) string {
 	const limit = 160
+	raw, err := v.MarshalJSON()
+	if err != nil {
+		return err.Error()
+	}
 	if len(raw) > limit {
 		return string(raw[:limit]) + "…"
 	}

@@ -51,11 +51,15 @@ type Via struct {
 	// Subset are the entries of the subset hint, as sent; HasSubset tells an empty hint from an absent one.
 	Subset    []string
 	HasSubset bool
-	// Sees are the parts of an answer that this transport can show; it shows no more than Action.Respond asks for where it
-	// can choose.
-	Sees plugins.Parts
+	// Sees are the parts of an answer that this transport can show. Chooses: it shows no more of them than Action.Respond
+	// asks for; else it shows them always.
+	Sees    plugins.Parts
+	Chooses bool
 	// StreamLasts: the transport's stream stays open until the answer is over, whatever we see of it.
 	StreamLasts bool
+	// Logs: the other side says that it writes an access log to us, so that an entry is to come also while no log stream is
+	// open yet.
+	Logs bool
 }
 
 // Source says from where an end is known.

@@ -70,8 +70,9 @@ type Exchange struct {
 	booksDown bool
 	settled   bool
 	logCame   bool
-	over      atomic.Bool
+	over      atomic.Bool // settled or refused, readable without the lock
 	ending    Ending
+	outcome   *plugins.Outcome
 
 	// Records.
 	trace     []plugins.ProfileRecord
@@ -133,12 +134,25 @@ func (x *Exchange) Body(now pool.Instant, chunk []byte, end bool) Action {
 	return Action{Do: Hold} // a stage holds; the chunk is kept
 }
 
+// Unseen says that the transport shows nothing more of the request's body before the request is on its way: what came must
+// do. Called after Continue; else it does nothing.
+func (x *Exchange) Unseen(now pool.Instant) Action {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.step != stepBody || x.bodyEnd {
+		return Action{Do: Ignore}
+	}
+	x.r.Now, x.bodyEnd = now, true
+	x.note(reason.BodyUnread, "")
+	return x.advance(now)
+}
+
 // Described takes the place of headers and body in virtual time: a trace has no bytes, its hashes come with the summary.
 func (x *Exchange) Described(now pool.Instant, s *openai.Summary) Action {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.r.Now, x.r.API, x.r.Body, x.bodyEnd = now, openai.ChatCompletions, s, true
-	x.via = Via{Adapter: "virtual", Fallbacks: true, Sees: plugins.FirstByte | plugins.Usage, StreamLasts: true}
+	x.via = Via{Adapter: "virtual", Fallbacks: true, Sees: plugins.FirstByte | plugins.Usage, StreamLasts: true, TellsEnd: true}
 	x.body.done = true
 	return x.advance(now)
 }
@@ -155,6 +169,8 @@ func (x *Exchange) Resume(now pool.Instant) Action {
 		return a
 	case x.step == stepForwarded || x.step == stepRefused || x.settled:
 		return Action{Do: Ignore}
+	case x.s.draining.Load():
+		return x.refuse(now, &reason.Refusal{ID: reason.ShuttingDown})
 	}
 	x.r.Now = now
 	return x.advance(now)
@@ -206,7 +222,7 @@ func (x *Exchange) advance(now pool.Instant) Action {
 		if !full {
 			return a
 		}
-		x.step, x.stage = stepAdmit, x.queueStage() // it did not fit any more: enter the queue again
+		x.step, x.stage = stepAdmit, x.s.o.Built.QueueStage() // it did not fit any more: enter the queue again
 		if a, passed := x.stages(now, plugins.AtAdmit); !passed {
 			return a
 		}
@@ -228,6 +244,7 @@ func (x *Exchange) stages(now pool.Instant, p plugins.Phase) (a Action, passed b
 		case v.Reply != nil:
 			x.step, x.settled = stepRefused, true
 			x.over.Store(true)
+			x.s.metered().Decided("", x.r.API, "", now-x.began)
 			return Action{Do: Reply, Reply: v.Reply}, false
 		case v.Until != 0 && v.Until <= now:
 			return x.refuse(now, &reason.Refusal{ID: v.Late}), false
@@ -263,9 +280,6 @@ func (x *Exchange) resolve() *reason.Refusal {
 func (x *Exchange) plan() *plugins.Plan { return x.s.o.Built.Plans[x.r.PoolIndex] }
 func (x *Exchange) pool() *pool.Pool    { return x.s.o.Pools[x.r.PoolIndex] }
 
-// queueStage returns the index of the queue among the stages at admit.
-func (x *Exchange) queueStage() int { return x.s.o.Built.QueueStage() }
-
 // refuse ends the exchange with an error, shaped for the API.
 func (x *Exchange) refuse(now pool.Instant, no *reason.Refusal) Action {
 	x.step, x.refusal, x.settled = stepRefused, no, true
@@ -281,7 +295,7 @@ func (x *Exchange) refuse(now pool.Instant, no *reason.Refusal) Action {
 		message += ": " + no.Detail
 	}
 	reply := openai.ErrorReply(x.r.API, row.Status, row.Code, message, no.RetryAfter, row.Dropped)
-	reply.Headers = reply.Headers.Set("x-fairlead-decision-id", x.ID)
+	reply.Headers = reply.Headers.Set(HeaderDecisionID, x.ID)
 	reply.Details = row.Code
 	x.body.release()
 	return Action{Do: Reply, Reply: reply}

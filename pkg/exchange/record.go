@@ -140,16 +140,15 @@ func (x *Exchange) record() *Record {
 		ID: x.ID, Config: x.s.o.ConfigDigest, Number: r.Number, Seed: x.s.o.Seed,
 		At:  x.s.o.Epoch.Add(time.Duration(x.began)).UTC(),
 		API: r.API.String(), Target: r.Target, PromptTokens: openai.Unknown, Want: x.want,
-		Profiles: x.trace, Reasons: slices.Clone(x.reasons), Transport: x.transport,
+		Profiles: x.trace, Outcome: x.outcome, Reasons: slices.Clone(x.reasons), Transport: x.transport,
 	}
 	if r.PoolIndex >= 0 {
 		rec.PromptTokens = x.s.o.Built.PromptTokens(r)
 	}
-	for i, leg := range x.legs {
+	for _, leg := range x.legs {
 		l := LegRecord{Profile: leg.profile, UncachedPrefill: leg.load.UncachedPrefill}
-		for j, ref := range leg.refs {
+		for j := range leg.refs {
 			l.Endpoints = append(l.Endpoints, plugins.Candidate{Name: leg.names[j], Address: leg.addrs[j]})
-			_, _ = i, ref
 		}
 		rec.Legs = append(rec.Legs, l)
 	}

@@ -61,12 +61,13 @@ func (x *Exchange) Response(now pool.Instant, h openai.Headers, served netip.Add
 		x.pool().End(now, x.legs[i].booking)
 	}
 	x.plan().Respond(x.s.o.Sink, &x.r, plugins.FirstByte, nil)
-	if x.shows(plugins.Chunks) && x.respond&(plugins.Chunks|plugins.Usage|plugins.Rewrite) != 0 {
+	if x.shows(plugins.Chunks) && x.asksForBody() {
 		x.usage = openai.NewUsageReader(h.Get(headerContentType))
 	}
 	a := Action{Do: Forward, Respond: x.respond}
+	a.Out.Set = openai.Headers{{Name: HeaderDecisionID, Value: x.ID}}
 	if x.s.o.Conformance {
-		a.Out.Set = openai.Headers{{Name: HeaderTestServed, Value: x.servedAddress(served)}}
+		a.Out.Set = append(a.Out.Set, openai.Header{Name: HeaderTestServed, Value: x.servedAddress(served)})
 	}
 	if end {
 		x.finish(now, Ending{Clean: true})
@@ -160,7 +161,7 @@ func (x *Exchange) End(now pool.Instant, e Ending) {
 		}
 	case e.From == FromLog:
 		x.finish(now, e)
-	case e.Clean || e.ByClient || x.via.Adapter == "proxy": // the transport knows
+	case x.via.TellsEnd:
 		x.finish(now, e)
 	case x.streamTells():
 		x.endOfStream(now)
@@ -172,7 +173,7 @@ func (x *Exchange) End(now pool.Instant, e Ending) {
 // streamTells reports whether the end of the adapter's stream is the end of the answer.
 func (x *Exchange) streamTells() bool {
 	switch {
-	case x.via.StreamLasts, x.shows(plugins.Chunks):
+	case x.via.StreamLasts, x.watches():
 		return true
 	case x.logAwaited(): // the entry tells, within milliseconds
 		return false
@@ -185,7 +186,7 @@ func (x *Exchange) streamTells() bool {
 	return false
 }
 
-func (x *Exchange) logAwaited() bool { return x.s.logs.Load() > 0 && !x.logCame }
+func (x *Exchange) logAwaited() bool { return !x.logCame && (x.via.Logs || x.s.logs.Load() > 0) }
 
 // endOfStream: the stream ended, without saying how. The books fall at once; with an access log the outcome is settled
 // when its entry comes, or after a grace.
@@ -194,7 +195,7 @@ func (x *Exchange) endOfStream(now pool.Instant) {
 	switch {
 	case x.logAwaited():
 		x.s.expect(x, now+pool.Instant(x.s.o.LogGrace))
-	case x.shows(plugins.Chunks) || !x.answered: // we would have seen a clean end
+	case x.watches() || !x.answered: // we would have seen a clean end
 		x.finish(now, Ending{ByClient: true})
 	default:
 		x.finish(now, Ending{Clean: true})
@@ -278,6 +279,7 @@ func (x *Exchange) settleAs(now pool.Instant, ending reason.ID) {
 	}
 	x.s.o.Built.Settle(x.s.o.Sink, &x.r, o)
 	x.s.metered().Settled(x.r.Target.Pool, x.r.API, o)
+	x.outcome = &o
 	x.s.ring.update(x.ID, func(r *Record) {
 		r.Outcome = &o
 		r.Reasons = append(r.Reasons[:len(r.Reasons):len(r.Reasons)], x.reasons[min(len(r.Reasons), len(x.reasons)):]...)

@@ -184,6 +184,16 @@ func (x *Exchange) among() (func(*pool.Endpoint) bool, *reason.Refusal) {
 // shows reports whether the transport shows all of part.
 func (x *Exchange) shows(part plugins.Parts) bool { return x.via.Sees&part == part }
 
+// asksForBody reports whether somebody must see the answer's body.
+func (x *Exchange) asksForBody() bool {
+	return x.respond&(plugins.Chunks|plugins.Usage|plugins.Rewrite) != 0
+}
+
+// watches reports whether the answer's body comes by us.
+func (x *Exchange) watches() bool {
+	return x.shows(plugins.Chunks) && (!x.via.Chooses || x.asksForBody())
+}
+
 // usageOf returns what the adapter or the reader found of the answer's token usage.
 func (x *Exchange) usageOf() openai.Usage {
 	if x.ending.Usage != nil {

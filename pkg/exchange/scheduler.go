@@ -131,7 +131,7 @@ func (s *Scheduler) Open() int {
 	defer s.mu.Unlock()
 	n := 0
 	for _, x := range s.open {
-		if !x.isOver() {
+		if !x.over.Load() {
 			n++
 		}
 	}

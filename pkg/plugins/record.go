@@ -18,8 +18,8 @@ type ProfileRecord struct {
 	// Candidates are the endpoints before any filter, by "namespace/name" and address.
 	Candidates []Candidate `json:"candidates"`
 	// RequestFacts and Facts are the values that the profile's plugins read; Facts are columns aligned with Candidates.
-	RequestFacts map[string]json.RawMessage `json:"requestFacts,omitempty"`
-	Facts        map[string]json.RawMessage `json:"facts,omitempty"`
+	RequestFacts map[string]Values `json:"requestFacts,omitempty"`
+	Facts        map[string]Values `json:"facts,omitempty"`
 	// Removed are, by filter, indexes into Candidates. Left are the indexes that no filter removed.
 	Removed map[string][]int `json:"removed,omitempty"`
 	Left    []int            `json:"left"`
@@ -60,16 +60,33 @@ func (c *Cycle) begin(prof *profile) ProfileRecord {
 	return rec
 }
 
-// put keeps a fact as JSON, which is exact for the numbers that facts are: integers, and floats in shortest form.
-func put(m *map[string]json.RawMessage, name string, v any) {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		return // NaN and infinities cannot be said in JSON; replay then reports the fact as missing
-	}
+func put(m *map[string]Values, name string, v any) {
 	if *m == nil {
-		*m = map[string]json.RawMessage{}
+		*m = map[string]Values{}
 	}
-	(*m)[name] = raw
+	(*m)[name] = Values{v: v}
+}
+
+// Values are what a record keeps of a fact: a column, or the single value of the request. They are kept as they are and
+// written as JSON only when somebody asks for the record; JSON is exact for what facts hold, integers as digits and floats
+// in shortest form. NaN and infinities cannot be said in JSON, and do not stand in facts.
+type Values struct {
+	v   any
+	raw json.RawMessage
+}
+
+// MarshalJSON writes the values.
+func (v Values) MarshalJSON() ([]byte, error) {
+	if v.raw != nil {
+		return v.raw, nil
+	}
+	return json.Marshal(v.v)
+}
+
+// UnmarshalJSON keeps the text; it is read when the fact's type is known.
+func (v *Values) UnmarshalJSON(text []byte) error {
+	v.v, v.raw = nil, append(json.RawMessage(nil), text...)
+	return nil
 }
 
 func (r *ProfileRecord) remove(by string, id pool.ID, initial []pool.ID) {
@@ -143,15 +160,23 @@ func (c *Cycle) restore(run *ProfileRecord) error {
 		f := &c.plan.built.facts[slot]
 		var err error
 		if f.perEndpoint {
-			if raw, ok := run.Facts[f.name]; ok {
-				err = c.columns[slot].restore(raw, c.initial)
+			if v, ok := run.Facts[f.name]; ok {
+				err = restore(c.columns[slot], v, c.initial)
 			}
-		} else if raw, ok := run.RequestFacts[f.name]; ok {
-			err = c.Request.values[slot].restore(raw, nil)
+		} else if v, ok := run.RequestFacts[f.name]; ok {
+			err = restore(c.Request.values[slot], v, nil)
 		}
 		if err != nil {
 			return fmt.Errorf("record, profile %q, fact %q: %w", run.Profile, f.name, err)
 		}
 	}
 	return nil
+}
+
+func restore(to cell, v Values, at []pool.ID) error {
+	raw, err := v.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	return to.restore(raw, at)
 }
