@@ -1,0 +1,244 @@
+package kvindex
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fairlead/fairlead/pkg/kvindex/blockhash"
+	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/pool"
+)
+
+// MinBlockTokens is the least size of a block; see Producer.BlockSizeTokens.
+const MinBlockTokens = 64
+
+// Producer tells how much of a prompt each endpoint is believed to have cached, without a tokenizer and without hearing
+// from the engines: an endpoint to which a prompt was sent has it, until newer ones have filled its cache.
+//
+// A prompt is cut into blocks (package blockhash). When a request is booked, its blocks are credited to the primary of each
+// leg at once, so that requests with the same prefix that follow within milliseconds meet it. When another endpoint than
+// the primary answers, the credit moves there; when nobody answered, what the request had newly credited is taken back.
+// What an endpoint holds is bounded by the size of its cache, the least recently used ends of prompts going first. An
+// engine that restarts begins with nothing.
+type Producer struct {
+	// AutoTune has the size of each endpoint's cache taken from its engine (cache blocks x block tokens) as soon as that was
+	// scraped. Without it, and until then, LRUCapacityPerServer holds.
+	AutoTune bool `json:"autoTune"`
+
+	// BlockSizeTokens is the size of a block in tokens of 4 bytes. Values below 64 count as 64: finer blocks cost memory and
+	// time and match no better, since the tokens are estimated.
+	BlockSizeTokens int `json:"blockSizeTokens" schema:"min=0"`
+
+	// BlockSize is the former name of BlockSizeTokens.
+	//
+	// Deprecated: write blockSizeTokens.
+	BlockSize *int `json:"blockSize,omitempty" schema:"min=0"`
+
+	// MaxPrefixBlocksToMatch bounds how many blocks of a prompt are hashed and matched. It counts where
+	// MaxPrefixTokensToMatch is 0; 0 is no bound.
+	MaxPrefixBlocksToMatch int `json:"maxPrefixBlocksToMatch" schema:"min=0"`
+
+	// MaxPrefixTokensToMatch is the same bound in tokens, and wins. 0: MaxPrefixBlocksToMatch holds.
+	MaxPrefixTokensToMatch int `json:"maxPrefixTokensToMatch" schema:"min=0"`
+
+	// LRUCapacityPerServer is how many blocks an endpoint is believed to hold where its engine does not say. A block costs
+	// 28 bytes.
+	LRUCapacityPerServer int `json:"lruCapacityPerServer" schema:"min=1,max=16777216"`
+
+	blockTokens int
+	limit       int // blocks; 0 is none
+
+	indexes []Approximate // by the pool's place in the configuration
+	looked  []observed    // likewise
+
+	prompt  plugins.RequestValue[int64]
+	hashes  plugins.RequestValue[[]uint64]
+	total   plugins.RequestValue[int32]
+	credits plugins.RequestValue[[]plugins.PrefixCredit]
+	tokens  plugins.EndpointValues[int64]
+	blocks  plugins.EndpointValues[int32]
+}
+
+// observed says which membership's sizes are known, and since when; it is guarded by the pool's lock.
+type observed struct {
+	version uint64
+	at      pool.Instant
+}
+
+// sizesEvery is how often the sizes of the engines' caches are looked at while the membership stays. They change with a
+// restart alone, which changes the membership too, or come with a first scrape.
+const sizesEvery = pool.Instant(time.Second)
+
+var (
+	_ plugins.Describer    = (*Producer)(nil)
+	_ plugins.Producer     = (*Producer)(nil)
+	_ plugins.Observer     = (*Producer)(nil)
+	_ plugins.RequestHook  = (*Producer)(nil)
+	_ plugins.ResponseHook = (*Producer)(nil)
+	_ plugins.Settler      = (*Producer)(nil)
+)
+
+// NewProducer returns a Producer with its defaults.
+func NewProducer() *Producer {
+	return &Producer{
+		AutoTune: true, BlockSizeTokens: MinBlockTokens, MaxPrefixBlocksToMatch: 2048, MaxPrefixTokensToMatch: 131072,
+		LRUCapacityPerServer: 31250,
+	}
+}
+
+// Provision says what it makes, and refuses a bound below one block.
+func (p *Producer) Provision(b *plugins.Builder) error {
+	p.prompt = plugins.Needs(b, plugins.PromptTokens)
+	p.hashes = plugins.Provides(b, plugins.BlockHashes)
+	p.total = plugins.Provides(b, plugins.PromptBlocks)
+	p.credits = plugins.Provides(b, plugins.PrefixCredits)
+	p.tokens = plugins.Provides(b, plugins.CachedTokens)
+	p.blocks = plugins.Provides(b, plugins.CachedBlocks)
+
+	p.blockTokens = max(p.BlockSizeTokens, MinBlockTokens)
+	if p.BlockSize != nil {
+		p.blockTokens = max(*p.BlockSize, MinBlockTokens)
+	}
+	p.limit = p.MaxPrefixBlocksToMatch
+	if p.MaxPrefixTokensToMatch > 0 {
+		if p.limit = p.MaxPrefixTokensToMatch / p.blockTokens; p.limit == 0 {
+			return fmt.Errorf("maxPrefixTokensToMatch is %d, less than one block of %d tokens, so that nothing would ever match; at least %d, or 0 for no bound",
+				p.MaxPrefixTokensToMatch, p.blockTokens, p.blockTokens)
+		}
+	}
+	p.indexes = make([]Approximate, len(b.Pools))
+	p.looked = make([]observed, len(b.Pools))
+	return nil
+}
+
+// Describe hashes the prompt. Where the summary brings hashes, as a trace does, these are taken.
+func (p *Producer) Describe(r *plugins.Request) {
+	hashes := p.hashes.Of(r)[:0]
+	if s := r.Body; s != nil {
+		if s.BlockHashes != nil {
+			given := s.BlockHashes
+			if p.limit > 0 {
+				given = given[:min(len(given), p.limit*p.blockTokens/p.tokensOfBlock(r))]
+			}
+			hashes = append(hashes, given...)
+		} else {
+			model := r.Target.Model
+			if model == "" {
+				model = s.Model
+			}
+			hashes = blockhash.Append(hashes, s, blockhash.Seed(model, r.Target.Adapter, s.Salt), p.blockTokens, p.limit)
+		}
+	}
+	p.hashes.Set(r, hashes)
+	p.total.Set(r, int32(len(hashes)))
+	p.credits.Set(r, p.credits.Of(r)[:0])
+}
+
+// tokensOfBlock returns the size of the request's blocks, in tokens.
+func (p *Producer) tokensOfBlock(r *plugins.Request) int {
+	if s := r.Body; s != nil && s.BlockHashes != nil && s.BlockTokens > 0 {
+		return int(s.BlockTokens)
+	}
+	return p.blockTokens
+}
+
+// Produce matches the prompt's blocks against all candidates.
+func (p *Producer) Produce(c *plugins.Cycle) {
+	r := c.Request
+	hashes, blocks, tokens := p.hashes.Of(r), p.blocks.Of(c), p.tokens.Of(c)
+	p.indexes[c.PoolIndex].Match(c.Snapshot, c.Candidates, hashes, blocks)
+	prompt := p.prompt.Of(r)
+	for _, id := range c.Candidates {
+		tokens[id] = p.matched(r, int64(blocks[id]), prompt)
+	}
+}
+
+// matched returns how many of the prompt's tokens so many blocks are. An engine computes at least the last token anew,
+// whatever it has cached (vLLM, kv_cache_manager.get_computed_blocks).
+func (p *Producer) matched(r *plugins.Request, blocks, prompt int64) int64 {
+	if blocks == 0 {
+		return 0
+	}
+	tokens := blocks * int64(p.tokensOfBlock(r))
+	if s := r.Body; s.BlockHashes == nil && s.PromptBytes > 0 && prompt > 0 {
+		// As many as are in these bytes: a prompt of token ids has more bytes to a token than text.
+		tokens = tokens * blockhash.BytesPerToken * prompt / s.PromptBytes
+	}
+	return max(min(tokens, prompt-1), 0)
+}
+
+// Observe takes the sizes of the engines' caches from their samples, about once a second.
+func (p *Producer) Observe(c *plugins.Cycle, books *pool.Books) {
+	last := &p.looked[c.PoolIndex]
+	if !p.AutoTune || last.version == c.Snapshot.Version && c.Now < last.at+sizesEvery {
+		return
+	}
+	*last = observed{c.Snapshot.Version, c.Now}
+	for _, id := range c.Snapshot.Members {
+		if s := &books.Samples[id]; s.Blocks > 0 && s.BlockTokens > 0 {
+			p.indexes[c.PoolIndex].Size(c.Snapshot.Slots[id].Ref, int64(s.Blocks)*int64(s.BlockTokens))
+		}
+	}
+}
+
+// Commit credits the primary of each leg with the prompt.
+func (p *Producer) Commit(r *plugins.Request, legs []plugins.Leg, _ *plugins.Outgoing) {
+	credits := p.credits.Of(r)[:0]
+	for _, leg := range legs {
+		if len(leg.Endpoints) > 0 {
+			credits = append(credits, p.credit(r, r.Snapshot.Slots[leg.Endpoints[0]].Ref))
+		}
+	}
+	p.credits.Set(r, credits)
+}
+
+// credit writes the request's prompt to an endpoint.
+func (p *Producer) credit(r *plugins.Request, to pool.Ref) plugins.PrefixCredit {
+	hashes := p.hashes.Of(r)
+	if len(hashes) == 0 {
+		return plugins.PrefixCredit{To: to}
+	}
+	otherwise := int64(p.LRUCapacityPerServer) * int64(p.blockTokens)
+	entry, from, ok := p.indexes[r.PoolIndex].Credit(to, hashes, p.tokensOfBlock(r), otherwise)
+	if !ok {
+		from = len(hashes)
+	}
+	return plugins.PrefixCredit{To: to, Entry: entry, From: int32(from)}
+}
+
+// Wants asks for the answer's beginning, which tells who serves.
+func (p *Producer) Wants() plugins.Parts { return plugins.FirstByte }
+
+// Respond moves the client's leg's credit to who really serves.
+func (p *Producer) Respond(r *plugins.Request, _ plugins.Parts, _ []byte) { p.served(r, r.Served) }
+
+func (p *Producer) served(r *plugins.Request, by pool.Ref) {
+	credits := p.credits.Of(r)
+	if by.Incarnation == 0 || len(credits) == 0 || credits[0].To == by {
+		return
+	}
+	p.takeBack(r, credits[0])
+	credits[0] = p.credit(r, by)
+}
+
+func (p *Producer) takeBack(r *plugins.Request, credit plugins.PrefixCredit) {
+	if hashes := p.hashes.Of(r); int(credit.From) < len(hashes) {
+		p.indexes[r.PoolIndex].Take(credit.To, hashes, int(credit.From), credit.Entry)
+	}
+}
+
+// Settle follows who served where that is learned at the end, and takes back the credit of a request that nobody answered.
+func (p *Producer) Settle(r *plugins.Request, o plugins.Outcome) {
+	if o.Served.Incarnation != 0 {
+		p.served(r, o.Served)
+		return
+	}
+	if o.Ending == 0 {
+		return // nobody saw who answered: the pick is the best guess
+	}
+	credits := p.credits.Of(r)
+	for _, credit := range credits {
+		p.takeBack(r, credit)
+	}
+	p.credits.Set(r, credits[:0])
+}
