@@ -17,10 +17,11 @@ type SegmentKind uint8
 const (
 	SegmentText   SegmentKind = iota // a message's or part's text, or a completion's prompt
 	SegmentRole                      // the role of a message: it opens the message
-	SegmentPart                      // any other content part, as its raw JSON: an image, audio, a tool call or result
+	SegmentPart                      // any other content part, as its raw JSON: a tool call or result, reasoning, a refusal
 	SegmentTools                     // the tools, functions and their choice, as raw JSON
 	SegmentSystem                    // instructions or system text outside the messages
 	SegmentTokens                    // a prompt given as token ids, as raw JSON
+	SegmentMedia                     // an image, audio, video or file as raw JSON, whose bytes say nothing of its length in tokens
 )
 
 // Segment is one piece of the prompt, as sent: for strings the bytes between the quotes with their escapes kept, else the
@@ -51,15 +52,15 @@ type Summary struct {
 	// Salt is the decoded "cache_salt": prompts share cached blocks only within one salt.
 	Salt string
 
-	// Prompt are the prompt's segments in the order of the prompt: system text, tools, then messages. PromptBytes is the
-	// sum of their text's lengths.
+	// Prompt are the prompt's segments in the order of the prompt: system text, tools, then messages. None is empty, and past
+	// 65,536 of them the rest of a member is one SegmentPart. PromptBytes is the sum of their lengths but for SegmentMedia.
 	Prompt      []Segment
 	PromptBytes int64
 
 	// PromptTokens is the exact number of prompt tokens where the client gave token ids or a trace says so; else Unknown.
 	PromptTokens int64
 
-	// Multimodal reports image, audio, video or file parts.
+	// Multimodal reports image, audio, video or file parts, also inside a tool's result.
 	Multimodal bool
 
 	// BlockHashes are the prompt's block hashes where a trace brings them (virtual time has no bytes); nil otherwise.
@@ -80,6 +81,9 @@ func NewSummary() *Summary {
 func (s *Summary) AddChunk(chunk []byte) {
 	if len(chunk) == 0 {
 		return
+	}
+	if s.chunks == nil { // most bodies come in a few chunks; growing from one would cost six allocations for eight
+		s.chunks, s.starts = make([][]byte, 0, 8), make([]int64, 0, 8)
 	}
 	s.chunks = append(s.chunks, chunk)
 	s.starts = append(s.starts, s.Bytes)
