@@ -1,0 +1,180 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"unicode/utf8"
+
+	"github.com/fairlead/fairlead/simulator/engine"
+)
+
+// generation is a request for tokens, understood.
+type generation struct {
+	chat         bool
+	stream       bool
+	includeUsage bool
+	model        string // as answers call it
+	id           string // as answers call the request
+	finish       string // finish_reason
+	maxTokens    int32  // what the client asked for, or what is left of the context
+	answer       answer
+	request      engine.Request
+}
+
+// parse understands a body of /v1/chat/completions or /v1/completions. Members are told by their exact names, and of
+// duplicates the last one counts, as the engine's JSON reader has it. Unknown ones are ignored, and so is what does not
+// change how much is computed: temperature and its kin, stop strings, tools beyond their text.
+func (h *host) parse(body []byte, chat bool, maxModelLen int32) (*generation, *apiError) {
+	if !utf8.Valid(body) {
+		return nil, badRequest("", "There was an error parsing the body: it is not valid UTF-8.")
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(body, &members); err != nil {
+		return nil, badRequest("", "There was an error parsing the body: "+err.Error()+".")
+	}
+	if members == nil {
+		return nil, badRequest("", "There was an error parsing the body: it must be a JSON object.")
+	}
+	var wish struct {
+		model, salt           string
+		stream                bool
+		maxTokens, completion *int64
+		minTokens, seed, n    *int64
+		ignoreEOS             *bool
+	}
+	var options map[string]json.RawMessage
+	for _, m := range [...]struct {
+		name string
+		into any
+	}{
+		{"model", &wish.model},
+		{"cache_salt", &wish.salt},
+		{"stream", &wish.stream},
+		{"stream_options", &options},
+		{"max_tokens", &wish.maxTokens},
+		{"max_completion_tokens", &wish.completion},
+		{"min_tokens", &wish.minTokens},
+		{"seed", &wish.seed},
+		{"n", &wish.n},
+		{"ignore_eos", &wish.ignoreEOS},
+	} {
+		raw := members[m.name]
+		if raw == nil || string(raw) == "null" {
+			continue
+		}
+		if json.Unmarshal(raw, m.into) != nil {
+			return nil, badRequest(m.name, fmt.Sprintf("%s has a wrong type: %.40s", m.name, raw))
+		}
+	}
+	g := &generation{chat: chat, stream: wish.stream, model: wish.model}
+	adapter, ok := h.fleet.models.find(wish.model)
+	if !ok {
+		return nil, &apiError{http.StatusNotFound, "NotFoundError", "model", fmt.Sprintf("The model `%s` does not exist.", wish.model)}
+	}
+	if g.model == "" {
+		g.model = h.fleet.models.base
+	}
+	g.request.Adapter = adapter
+	if options != nil {
+		if !wish.stream {
+			return nil, badRequest("stream_options", "Stream options can only be defined when `stream=True`.")
+		}
+		if raw := options["include_usage"]; raw != nil && string(raw) != "null" && json.Unmarshal(raw, &g.includeUsage) != nil {
+			return nil, badRequest("stream_options", "include_usage must be a boolean.")
+		}
+	}
+	if wish.n != nil && *wish.n != 1 {
+		return nil, badRequest("n", fmt.Sprintf("n is %d; this simulated engine gives one choice per request.", *wish.n))
+	}
+
+	tokens, refused := promptTokens(members, chat, len(body))
+	if refused != nil {
+		return nil, refused
+	}
+	if len(tokens) >= int(maxModelLen) {
+		return nil, badRequest("input_tokens", fmt.Sprintf("This model's maximum context length is %d tokens. However, your request has %d input tokens. Please reduce the length of the input messages.", maxModelLen, len(tokens)))
+	}
+	g.request.Prompt = int32(len(tokens))
+
+	chain := engine.NewChain(h.fleet.models.root, h.fleet.models.adapter(adapter), wish.salt, h.fleet.options.Profile.BlockTokens)
+	hashes := make([]uint64, 0, len(tokens)/int(h.fleet.options.Profile.BlockTokens)+32)
+	hashes = chain.Append(hashes, tokens)
+	var seed uint64
+	if wish.seed != nil {
+		seed = uint64(*wish.seed)
+	}
+	g.answer = newAnswer(h.fleet.options.Seed, seed, chain.Digest())
+
+	limit, param := wish.maxTokens, "max_tokens"
+	if wish.completion != nil {
+		limit, param = wish.completion, "max_completion_tokens"
+	}
+	if refused := g.setOutput(limit, param, wish.minTokens, wish.ignoreEOS, maxModelLen, h.fleet.options); refused != nil {
+		return nil, refused
+	}
+	// The answer's blocks are cached as they fill, so that the next turn finds them.
+	var some [256]uint32
+	for at := int32(0); at < g.request.Output; at += int32(len(some)) {
+		hashes = chain.Append(hashes, g.answer.appendTokens(some[:0], at, min(at+int32(len(some)), g.request.Output)))
+	}
+	g.request.Hashes = hashes
+	return g, nil
+}
+
+// setOutput decides how long the answer is: as long as the client allows, since a benchmark asks for so many tokens to get
+// so many (ignore_eos), but with an explicit "ignore_eos": false, or without a limit, as long as the answer is by itself.
+func (g *generation) setOutput(limit *int64, param string, least *int64, ignoreEOS *bool, maxModelLen int32, o Options) *apiError {
+	room := maxModelLen - g.request.Prompt
+	g.maxTokens = room
+	if limit != nil {
+		switch {
+		case *limit < 1:
+			return badRequest(param, fmt.Sprintf("%s must be at least 1, got %d.", param, *limit))
+		case *limit > int64(room):
+			return badRequest(param, fmt.Sprintf("'%s' is too large: %d. This model's maximum context length is %d tokens and your request has %d input tokens.", param, *limit, maxModelLen, g.request.Prompt))
+		}
+		g.maxTokens = int32(*limit)
+	}
+	g.request.Output, g.finish = g.maxTokens, "length"
+	if limit != nil && (ignoreEOS == nil || *ignoreEOS) || limit == nil && ignoreEOS != nil && *ignoreEOS {
+		return nil
+	}
+	natural := g.answer.length(o.OutputMin, o.OutputMax)
+	if least != nil {
+		natural = int32(max(int64(natural), min(*least, int64(room))))
+	}
+	if natural < g.maxTokens {
+		g.request.Output, g.finish = natural, "stop"
+	}
+	return nil
+}
+
+// promptTokens renders what the model reads. bodyBytes guides the first allocation.
+func promptTokens(members map[string]json.RawMessage, chat bool, bodyBytes int) ([]uint32, *apiError) {
+	tokens := make([]uint32, 0, bodyBytes/bytesPerToken+16)
+	tokens = append(tokens, tokenBegin)
+	if !chat {
+		raw := members["prompt"]
+		if raw == nil {
+			return nil, badRequest("prompt", "prompt is required.")
+		}
+		return appendPrompt(tokens, raw)
+	}
+	var messages []json.RawMessage
+	if raw := members["messages"]; raw == nil || json.Unmarshal(raw, &messages) != nil || len(messages) == 0 {
+		return nil, badRequest("messages", "messages is required, a list of at least one message.")
+	}
+	if tools := members["tools"]; tools != nil && string(tools) != "null" {
+		tokens = appendRole(tokens, "tools")
+		tokens = appendText(tokens, string(tools))
+		tokens = append(tokens, tokenTurn)
+	}
+	for _, raw := range messages {
+		var refused *apiError
+		if tokens, refused = appendMessage(tokens, raw); refused != nil {
+			return nil, refused
+		}
+	}
+	return appendRole(tokens, "assistant"), nil
+}

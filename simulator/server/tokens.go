@@ -1,0 +1,133 @@
+package server
+
+import "encoding/json"
+
+// Prompts are made into tokens cheaply and so that equal texts are equal tokens: every four bytes of a piece of text are one,
+// what is left at the end of a piece is one, and roles, turns and other marks are special ones. A conversation that goes on
+// with the generated answer repeats the tokens of the turn before and those that were generated, so its prefix is cached as
+// it would be by the real template and tokenizer. Generated tokens are four bytes each for that reason.
+
+// Special tokens have a byte that occurs in no UTF-8 text.
+const (
+	tokenBegin     = 0xFF00_0000 + iota // of the text
+	tokenRole                           // a message begins; its role follows
+	tokenContent                        // its role ends; its content follows
+	tokenTurn                           // it ends
+	tokenPart                           // a content part that is no text; its JSON follows
+	tokenGivenFlag = 0xFE00_0000        // set on ids that a client gave
+)
+
+const bytesPerToken = 4
+
+// appendText appends the tokens of one piece of text.
+func appendText(dst []uint32, text string) []uint32 {
+	i := 0
+	for ; i+bytesPerToken <= len(text); i += bytesPerToken {
+		dst = append(dst, uint32(text[i])|uint32(text[i+1])<<8|uint32(text[i+2])<<16|uint32(text[i+3])<<24)
+	}
+	if i < len(text) {
+		var last uint32
+		for shift := 0; i < len(text); i, shift = i+1, shift+8 {
+			last |= uint32(text[i]) << shift
+		}
+		dst = append(dst, last)
+	}
+	return dst
+}
+
+// appendRole opens a message.
+func appendRole(dst []uint32, role string) []uint32 {
+	dst = append(dst, tokenRole)
+	dst = appendText(dst, role)
+	return append(dst, tokenContent)
+}
+
+// appendMessage appends a message of a chat, which is a JSON object. What is no text is taken as the JSON that it is.
+func appendMessage(dst []uint32, raw json.RawMessage) ([]uint32, *apiError) {
+	var message map[string]json.RawMessage
+	if json.Unmarshal(raw, &message) != nil || message == nil {
+		return dst, badRequest("messages", "Each message must be an object.")
+	}
+	var role string
+	if json.Unmarshal(message["role"], &role) != nil || role == "" {
+		return dst, badRequest("messages", "Each message must have a role, a string.")
+	}
+	dst = appendRole(dst, role)
+	dst, err := appendContent(dst, message["content"])
+	if err != nil {
+		return dst, err
+	}
+	for _, member := range [...]string{"tool_calls", "tool_call_id", "name"} {
+		if value := message[member]; value != nil && string(value) != "null" {
+			dst = append(dst, tokenPart)
+			dst = appendText(dst, string(value))
+		}
+	}
+	return append(dst, tokenTurn), nil
+}
+
+func appendContent(dst []uint32, raw json.RawMessage) ([]uint32, *apiError) {
+	if len(raw) == 0 || string(raw) == "null" {
+		return dst, nil
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return appendText(dst, text), nil
+	}
+	var parts []json.RawMessage
+	if json.Unmarshal(raw, &parts) != nil {
+		return dst, badRequest("messages", "The content of a message must be a string or a list of parts.")
+	}
+	for _, part := range parts {
+		var p struct {
+			Type string  `json:"type"`
+			Text *string `json:"text"`
+		}
+		if json.Unmarshal(part, &p) != nil {
+			return dst, badRequest("messages", "Each content part must be an object with a type.")
+		}
+		if p.Type == "text" && p.Text != nil {
+			dst = appendText(dst, *p.Text)
+			continue
+		}
+		dst = append(dst, tokenPart)
+		dst = appendText(dst, string(part))
+	}
+	return dst, nil
+}
+
+// appendPrompt appends the prompt of a completion: a string, a list of token ids, or a list of one of these.
+func appendPrompt(dst []uint32, raw json.RawMessage) ([]uint32, *apiError) {
+	var text string
+	if json.Unmarshal(raw, &text) == nil && string(raw) != "null" {
+		return appendText(dst, text), nil
+	}
+	var ids []uint32
+	if json.Unmarshal(raw, &ids) == nil && len(ids) > 0 {
+		for _, id := range ids {
+			dst = append(dst, id^tokenGivenFlag)
+		}
+		return dst, nil
+	}
+	var list []json.RawMessage
+	if json.Unmarshal(raw, &list) != nil || len(list) == 0 {
+		return dst, badRequest("prompt", "prompt must be a string, a list of token ids, or a list of one of these.")
+	}
+	if len(list) > 1 {
+		return dst, badRequest("prompt", "This simulated engine takes one prompt per request.")
+	}
+	if len(list[0]) > 0 && list[0][0] == '[' {
+		var ids []uint32
+		if json.Unmarshal(list[0], &ids) != nil || len(ids) == 0 {
+			return dst, badRequest("prompt", "A list of token ids must have non-negative integers.")
+		}
+		for _, id := range ids {
+			dst = append(dst, id^tokenGivenFlag)
+		}
+		return dst, nil
+	}
+	if json.Unmarshal(list[0], &text) != nil {
+		return dst, badRequest("prompt", "prompt must be a string, a list of token ids, or a list of one of these.")
+	}
+	return appendText(dst, text), nil
+}
