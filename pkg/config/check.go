@@ -1,0 +1,141 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+)
+
+// check holds the completed document against the rules that no single field shows.
+func (r *reader) check(d *document) {
+	used := map[string]bool{}
+	for _, p := range d.profiles {
+		r.checkProfile(d, p, used)
+	}
+	for _, p := range d.pools {
+		r.checkPool(d, p)
+		used[p.handler] = true
+	}
+	r.checkStages(d)
+	for _, it := range d.plugins {
+		if used[it.name] || it.kind == nil || ordered(it) {
+			continue
+		}
+		switch {
+		case isHandler(it):
+			r.warnf(it.at, CodeNoEffect, "remove it, or name it as a pool's handler", "plugin %q: no pool uses the handler", it.name)
+		case isFilter(it), isScorer(it), isPicker(it):
+			r.warnf(it.at, CodeNoEffect, "remove it, or add it to a profile", "plugin %q: no profile uses it", it.name)
+		}
+	}
+}
+
+func (r *reader) checkProfile(d *document, p *profileDecl, used map[string]bool) {
+	where := fmt.Sprintf("profile %q", p.name)
+	var picker, scorer *refDecl
+	seen := map[string]pos{}
+	complete := true
+	for i := range p.refs {
+		ref := &p.refs[i]
+		it := d.plugin(ref.ref)
+		if it == nil {
+			r.errorf(ref.at, CodeUndefined, didYouMeanOr(ref.ref, d.pluginNames(inProfile)), "%s: no plugin is named %q", where, ref.ref)
+			complete = false
+			continue
+		}
+		used[ref.ref] = true
+		if first, twice := seen[ref.ref]; twice {
+			r.errorf(ref.at, CodeDuplicateName, "keep one of the two", "%s: %q is listed twice, first in line %d", where, ref.ref, first.line)
+			continue
+		}
+		seen[ref.ref] = ref.at
+		if it.kind == nil {
+			complete = false // its type is reported
+			continue
+		}
+		switch {
+		case !inProfile(it):
+			suggestion := "remove it from the profile"
+			if isHandler(it) {
+				suggestion += ": a handler runs profiles and belongs under plugins alone"
+			} else if isStage(it) {
+				suggestion += ": a stage runs before scheduling and belongs under plugins alone"
+			}
+			r.errorf(ref.at, CodeWrongRole, suggestion, "%s: %q (%s) is %s", where, it.name, it.typ, role(it))
+		case isPicker(it):
+			if picker != nil {
+				r.errorf(ref.at, CodeConflict, "keep one", "%s: two pickers, %q and %q", where, picker.ref, ref.ref)
+			}
+			picker = ref
+		}
+		if isScorer(it) {
+			scorer = ref
+			if ref.weightAt != (pos{}) && ref.weight == 0 {
+				r.warnf(ref.weightAt, CodeNoEffect, "remove the scorer from the profile", "%s: %q has weight 0 and no effect", where, ref.ref)
+			}
+		} else if ref.weightAt != (pos{}) {
+			r.warnf(ref.weightAt, CodeNoEffect, "remove it", "%s: the weight of %q has no effect: it is %s", where, ref.ref, role(it))
+		}
+	}
+	if scorer == nil && complete && picker != nil && d.plugin(picker.ref).kind.typ == defaultPicker {
+		r.warnf(p.at, CodeNoEffect, "add a scorer, such as queue-scorer", "%s has no scorer: all endpoints are equally good, and one is drawn at random", where)
+	}
+}
+
+func (r *reader) checkPool(d *document, p *poolDecl) {
+	where := fmt.Sprintf("pool %q", p.name)
+	seen := map[string]pos{}
+	for _, prof := range p.profiles {
+		if d.profile(prof.name) == nil {
+			r.errorf(prof.at, CodeUndefined, didYouMeanOr(prof.name, d.profileNames()), "%s: no profile is named %q", where, prof.name)
+		}
+		if first, twice := seen[prof.name]; twice {
+			r.errorf(prof.at, CodeDuplicateName, "keep one of the two", "%s: profile %q is listed twice, first in line %d", where, prof.name, first.line)
+		}
+		seen[prof.name] = prof.at
+	}
+	if len(p.profiles) == 0 && len(d.profiles) > 0 {
+		r.errorf(p.at, CodeMissing, "add profiles with the names of those that decide for it", "%s has no profiles, and there are several pools and profiles", where)
+	}
+	if len(p.models) == 0 && len(d.pools) > 1 {
+		r.errorf(p.at, CodeMissing, "add models, so that requests find it", "%s has no models, and there are several pools", where)
+	}
+	if p.handler == "" {
+		return
+	}
+	it := d.plugin(p.handler)
+	switch {
+	case it == nil:
+		r.errorf(p.handlerAt, CodeUndefined, didYouMeanOr(p.handler, d.pluginNames(isHandler)), "%s: no plugin is named %q", where, p.handler)
+	case it.kind == nil:
+	case !isHandler(it):
+		r.errorf(p.handlerAt, CodeWrongRole, didYouMeanOr(p.handler, d.pluginNames(isHandler)), "%s: handler %q is %s", where, p.handler, role(it))
+	case it.kind.typ == defaultHandler && len(p.profiles) > 1:
+		r.errorf(p.handlerAt, CodeConflict, "keep one profile, or use a handler for several",
+			"%s: %s runs one profile, and there are %d: %q and %q", where, defaultHandler, len(p.profiles), p.profiles[0].name, p.profiles[1].name)
+	}
+}
+
+func (r *reader) checkStages(d *document) {
+	if !d.stagesGiven {
+		return
+	}
+	seen := map[string]pos{}
+	for _, s := range d.stages {
+		it := d.plugin(s.ref)
+		switch {
+		case it == nil:
+			r.errorf(s.at, CodeUndefined, didYouMeanOr(s.ref, d.pluginNames(isStage)), "stages: no plugin is named %q", s.ref)
+		case it.kind != nil && !isStage(it):
+			r.errorf(s.at, CodeWrongRole, "remove it from stages", "stages: %q is %s", s.ref, role(it))
+		}
+		if first, twice := seen[s.ref]; twice {
+			r.errorf(s.at, CodeDuplicateName, "keep one of the two", "stages: %q is listed twice, first in line %d", s.ref, first.line)
+		}
+		seen[s.ref] = s.at
+	}
+	for _, it := range d.plugins {
+		if isStage(it) && !slices.ContainsFunc(d.stages, func(s refDecl) bool { return s.ref == it.name }) {
+			r.errorf(it.at, CodeConflict, "add it to stages, or remove it", "plugin %q: a stage that stages does not list would never run", it.name)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Severity says whether a problem keeps a file from loading.
+type Severity uint8
+
+// The severities. A warning tells of something that has no effect, is deprecated, or is done in another way than written.
+const (
+	Error Severity = iota
+	Warning
+)
+
+// String returns "error" or "warning".
+func (s Severity) String() string {
+	if s == Warning {
+		return "warning"
+	}
+	return "error"
+}
+
+// Codes of problems: stable, for programs that read them.
+const (
+	CodeSyntax           = "syntax"            // no YAML
+	CodeSeveralDocuments = "several-documents" // one file, one configuration
+	CodeVersion          = "version"           // apiVersion or kind is missing, or none of ours
+	CodeUnknownField     = "unknown-field"     // a field that the schema does not have
+	CodeUnknownParameter = "unknown-parameter" // a parameter that the plugin does not have
+	CodeDuplicateKey     = "duplicate-key"     // one field given twice
+	CodeWrongType        = "wrong-type"        // a text for a number, a list for a table, nothing at all
+	CodeMissing          = "missing"           // a required field
+	CodeOutOfBounds      = "out-of-bounds"     // a value of the right type that is too small, too large or not in the list
+	CodeUnknownType      = "unknown-type"      // a plugin type that nobody knows
+	CodeNotAvailable     = "not-available"     // a plugin type of other pickers
+	CodeUnsupported      = "unsupported"       // a section, gate or parameter of other pickers without counterpart
+	CodeUndefined        = "undefined"         // a reference to nothing
+	CodeWrongRole        = "wrong-role"        // a reference to a plugin that cannot do this
+	CodeDuplicateName    = "duplicate-name"    // two things of one name
+	CodeConflict         = "conflict"          // two settings that exclude each other
+	CodeNoEffect         = "no-effect"         // accepted, and nothing changes by it
+	CodeDeprecated       = "deprecated"        // an old name
+	CodeBuild            = "build"             // the plugins do not fit together
+	CodeTooLarge         = "too-large"         // more text or more nodes than the bound
+)
+
+// Problem is one thing that is wrong with a configuration, or worth knowing.
+type Problem struct {
+	File         string
+	Line, Column int // from 1; 0: the problem has no place in the text
+	Severity     Severity
+	Code         string
+	Message      string // where and what, with the value
+	Suggestion   string // what to do; may be empty
+}
+
+// Error returns "file:line:column: message; suggestion"; a warning says so before the message.
+func (p Problem) Error() string {
+	var b strings.Builder
+	b.WriteString(p.File)
+	if p.Line > 0 {
+		fmt.Fprintf(&b, ":%d:%d", p.Line, max(p.Column, 1))
+	}
+	if b.Len() > 0 {
+		b.WriteString(": ")
+	}
+	if p.Severity == Warning {
+		b.WriteString("warning: ")
+	}
+	b.WriteString(p.Message)
+	if p.Suggestion != "" {
+		b.WriteString("; ")
+		b.WriteString(p.Suggestion)
+	}
+	return b.String()
+}
+
+// HasErrors reports whether one of the problems is an error.
+func HasErrors(problems []Problem) bool {
+	return slices.ContainsFunc(problems, func(p Problem) bool { return p.Severity == Error })
+}
+
+// pos is a place in the text; the zero pos is nowhere.
+type pos struct{ line, column int }
+
+// log collects the problems of one file.
+type log struct {
+	file     string
+	problems []Problem
+}
+
+func (l *log) errorf(at pos, code, suggestion, format string, args ...any) {
+	l.add(at, Error, code, suggestion, fmt.Sprintf(format, args...))
+}
+
+func (l *log) warnf(at pos, code, suggestion, format string, args ...any) {
+	l.add(at, Warning, code, suggestion, fmt.Sprintf(format, args...))
+}
+
+func (l *log) add(at pos, severity Severity, code, suggestion, message string) {
+	l.problems = append(l.problems, Problem{File: l.file, Line: at.line, Column: at.column,
+		Severity: severity, Code: code, Message: message, Suggestion: suggestion})
+}
+
+// sorted returns the problems in the order of the text; those without a place come last.
+func (l *log) sorted() []Problem {
+	slices.SortStableFunc(l.problems, func(a, b Problem) int {
+		if (a.Line == 0) != (b.Line == 0) {
+			return cmp.Compare(b.Line, a.Line)
+		}
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	return l.problems
+}

@@ -1,0 +1,131 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/pkg/plugins"
+)
+
+// typeInfo is a plugin type that a configuration may name: one of the catalogue, or one of other pickers whose default
+// behaviour stands here without a plugin.
+type typeInfo struct {
+	typ   string
+	entry *plugins.Entry // nil for a standing type
+	make  func() any
+
+	// Of a standing type: what stands, for messages; parameters of which only the empty value is supported; parameters that
+	// may have any value.
+	stands      string
+	empty, free []string
+}
+
+// resolveTypes finds what each plugin is and decodes its parameters.
+func (r *reader) resolveTypes(d *document, entries []plugins.Entry) {
+	for _, p := range d.plugins {
+		if p.typ == "" {
+			continue
+		}
+		if p.kind = r.findType(p, entries); p.kind == nil {
+			continue
+		}
+		p.value = p.kind.make()
+		params := plugins.Params(p.value)
+		r.decode(p.params, params, fmt.Sprintf("plugin %q", p.name), p, r.emptyOnly(p)...)
+		if p.kind.entry == nil {
+			r.refuseOthers(p, params)
+		}
+	}
+}
+
+func (r *reader) findType(p *pluginDecl, entries []plugins.Entry) *typeInfo {
+	var known []string
+	for i := range entries {
+		e := &entries[i]
+		known = append(known, e.Type)
+		if e.Type == p.typ {
+			return &typeInfo{typ: e.Type, entry: e, make: e.New}
+		}
+		if slices.Contains(e.Renamed, p.typ) {
+			r.warnf(p.typAt, CodeDeprecated, fmt.Sprintf("write type: %s", e.Type), "plugin %q: type %q is an old name", p.name, p.typ)
+			return &typeInfo{typ: e.Type, entry: e, make: e.New}
+		}
+	}
+	for _, s := range standingTypes {
+		known = append(known, s.typ)
+		if s.typ == p.typ {
+			return &s
+		}
+	}
+	for _, o := range otherTypes {
+		if o.typ == p.typ {
+			r.errorf(p.typAt, CodeNotAvailable, o.advice(entries), "plugin %q: type %q is not available in this version", p.name, p.typ)
+			return nil
+		}
+	}
+	suggestion := didYouMean(p.typ, known)
+	if suggestion == "" {
+		for _, o := range otherTypes {
+			if nearest(p.typ, []string{o.typ}) != "" {
+				suggestion = fmt.Sprintf("if %q is meant: it is not available in this version", o.typ)
+				break
+			}
+		}
+	}
+	if suggestion == "" {
+		types := make([]string, 0, len(entries))
+		for _, e := range entries {
+			types = append(types, e.Type)
+		}
+		suggestion = "one of " + strings.Join(types, ", ")
+	}
+	r.errorf(p.typAt, CodeUnknownType, suggestion, "plugin %q: unknown type %q", p.name, p.typ)
+	return nil
+}
+
+// roles tell where a plugin may be named.
+func isScorer(p *pluginDecl) bool  { _, ok := p.value.(plugins.Scorer); return ok }
+func isFilter(p *pluginDecl) bool  { _, ok := p.value.(plugins.Filter); return ok }
+func isPicker(p *pluginDecl) bool  { _, ok := p.value.(plugins.Picker); return ok }
+func isHandler(p *pluginDecl) bool { _, ok := p.value.(plugins.ProfileHandler); return ok }
+func isStage(p *pluginDecl) bool   { _, ok := p.value.(plugins.Stage); return ok }
+
+func makesFacts(p *pluginDecl) bool {
+	switch p.value.(type) {
+	case plugins.Producer, plugins.Describer:
+		return true
+	}
+	return false
+}
+
+// inProfile reports whether a profile may name p.
+func inProfile(p *pluginDecl) bool { return isScorer(p) || isFilter(p) || isPicker(p) || makesFacts(p) }
+
+// ordered reports whether the place of p in the list of plugins matters: stages and hooks run in its order.
+func ordered(p *pluginDecl) bool {
+	switch p.value.(type) {
+	case plugins.Stage, plugins.Producer, plugins.Describer, plugins.RequestHook, plugins.ResponseHook, plugins.Settler, plugins.Ticker:
+		return true
+	}
+	return false
+}
+
+// role says what p is, for messages.
+func role(p *pluginDecl) string {
+	switch {
+	case isHandler(p):
+		return "a profile handler"
+	case isStage(p):
+		return "a stage"
+	case isFilter(p):
+		return "a filter"
+	case isScorer(p):
+		return "a scorer"
+	case isPicker(p):
+		return "a picker"
+	case makesFacts(p):
+		return "a producer"
+	}
+	return "none of filter, scorer and picker"
+}
