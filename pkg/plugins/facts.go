@@ -3,6 +3,7 @@ package plugins
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/fairlead/fairlead/pkg/pool"
 )
@@ -163,13 +164,21 @@ func unset[T any]() T {
 
 func (c *column[T]) record(at []pool.ID) any {
 	if at == nil {
-		return c.v[0]
+		return kept(c.v[0])
 	}
 	out := make([]T, len(at))
 	for i, id := range at {
 		out[i] = c.v[id]
 	}
 	return out
+}
+
+// kept copies a list, whose memory the next request uses again; other values are returned as they are.
+func kept(v any) any {
+	if list, ok := v.([]uint64); ok {
+		return slices.Clone(list)
+	}
+	return v
 }
 
 func (c *column[T]) restore(raw json.RawMessage, at []pool.ID) error {
