@@ -57,6 +57,9 @@ type Via struct {
 	Chooses bool
 	// StreamLasts: the transport's stream stays open until the answer is over, whatever we see of it.
 	StreamLasts bool
+	// TellsEnd: the transport knows how the exchange ended, and its Ending is taken as it is. Else the end of its stream says
+	// no more than that something ended.
+	TellsEnd bool
 	// Logs: the other side says that it writes an access log to us, so that an entry is to come also while no log stream is
 	// open yet.
 	Logs bool
