@@ -64,6 +64,9 @@ func (x *Exchange) schedule(now pool.Instant) (a Action, full bool) {
 func (x *Exchange) book(c *plugins.Cycle, legs []plugins.Leg, books *pool.Books) {
 	b := x.s.o.Built
 	prompt := b.PromptTokens(&x.r)
+	if x.r.Body == nil && x.r.API.Generates() && x.expected > 0 {
+		prompt = x.expected / 4 // decided before the body came: its length is what there is
+	}
 	x.legs = make([]leg, len(legs))
 	for i, chosen := range legs {
 		l := &x.legs[i]

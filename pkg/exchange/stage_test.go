@@ -1,0 +1,197 @@
+package exchange_test
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
+)
+
+// stage answers with its verdicts in turn, then passes.
+type stage struct {
+	phase    plugins.Phase
+	verdicts []plugins.Verdict
+	panics   bool
+	entered  int
+	r        *plugins.Request
+}
+
+func (s *stage) Phase() plugins.Phase { return s.phase }
+
+func (s *stage) Enter(r *plugins.Request) plugins.Verdict {
+	if s.panics {
+		panic("out of order")
+	}
+	s.r = r
+	s.entered++
+	if s.entered <= len(s.verdicts) {
+		return s.verdicts[s.entered-1]
+	}
+	return plugins.Verdict{}
+}
+
+type dropAll struct{}
+
+func (dropAll) Filter(c *plugins.Cycle, keep plugins.Bits) {
+	for i := range c.Candidates {
+		keep.Clear(i)
+	}
+}
+
+type panicker struct{}
+
+func (panicker) Filter(*plugins.Cycle, plugins.Bits) { panic("out of order") }
+
+func TestAStageHoldsUntilItIsWoken(t *testing.T) {
+	for phase := plugins.AtHeaders; phase <= plugins.AtAdmit; phase++ {
+		t.Run(phase.String(), func(t *testing.T) {
+			until := pool.Instant(10 * time.Second)
+			asks := &stage{phase: phase, verdicts: []plugins.Verdict{{Until: until, Late: reason.LookupTimeout}, {Until: until, Late: reason.LookupTimeout}}}
+			w := newWorld(t, nil, nil, instance("asks", asks))
+			x := w.begin()
+			a := x.Headers(w.now, post("/v1/chat/completions"), proxied, false)
+			if phase != plugins.AtHeaders {
+				a = x.Body(w.now, []byte(chat), true)
+			}
+			if a.Do != exchange.Hold {
+				t.Fatalf("got %v, want hold", a.Do)
+			}
+			if a := x.Resume(w.now); a.Do != exchange.Hold {
+				t.Fatalf("got %v for a wake without cause, want hold", a.Do)
+			}
+			asks.r.Wake()
+			<-w.woken
+			a = x.Resume(w.now)
+			if phase == plugins.AtHeaders {
+				if a.Do != exchange.Continue {
+					t.Fatalf("got %v, want continue", a.Do)
+				}
+				a = x.Body(w.now, []byte(chat), true)
+			}
+			if a.Do != exchange.Forward {
+				t.Errorf("got %v after the answer came, want forward", a.Do)
+			}
+		})
+	}
+}
+
+func TestAHoldEndsAtItsDeadline(t *testing.T) {
+	hold := plugins.Verdict{Until: pool.Instant(3 * time.Second), Late: reason.LookupTimeout}
+	w := newWorld(t, nil, nil, instance("asks", &stage{phase: plugins.AtDescribe, verdicts: []plugins.Verdict{hold, hold}}))
+	x := w.begin()
+	x.Headers(w.now, post("/v1/chat/completions"), proxied, false)
+	x.Body(w.now, []byte(chat), true)
+	if next := w.s.Tick(w.now); next != hold.Until {
+		t.Fatalf("the next deadline is %v, want %v", next, hold.Until)
+	}
+	w.now = hold.Until
+	w.s.Tick(w.now)
+	<-w.woken
+	a := x.Resume(w.now)
+	if a.Do != exchange.Reply || a.Reply.Status != 503 {
+		t.Fatalf("got %v, want 503", a.Do)
+	}
+	w.wantNoted(reason.LookupTimeout, 1)
+	w.wantOpen(0)
+}
+
+func TestAQueueThatWaitsTooLongRefuses(t *testing.T) {
+	hold := plugins.Verdict{Until: pool.Instant(3 * time.Second), Late: reason.QueueTimeout}
+	w := newWorld(t, nil, nil, instance("queue", &stage{phase: plugins.AtAdmit, verdicts: []plugins.Verdict{hold, hold}}))
+	x := w.begin()
+	x.Headers(w.now, post("/v1/chat/completions"), proxied, false)
+	x.Body(w.now, []byte(chat), true)
+	w.now = hold.Until
+	w.s.Tick(w.now)
+	if a := x.Resume(w.now); a.Do != exchange.Reply || a.Reply.Status != 429 {
+		t.Fatalf("got %v, want 429", a.Do)
+	}
+}
+
+// oneAtATime is a queue that lets one request run and the others wait in order.
+type oneAtATime struct {
+	mu      sync.Mutex
+	waiting []*plugins.Request
+	limit   int32
+}
+
+func (q *oneAtATime) Phase() plugins.Phase { return plugins.AtAdmit }
+
+func (q *oneAtATime) Enter(r *plugins.Request) plugins.Verdict {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, w := range q.waiting {
+		if w == r {
+			return plugins.Verdict{Until: pool.Instant(time.Hour), Late: reason.QueueTimeout}
+		}
+	}
+	q.waiting = append(q.waiting, r)
+	slices.SortFunc(q.waiting, func(a, b *plugins.Request) int { return cmp.Compare(a.Number, b.Number) }) // who did not fit stays ahead
+	return plugins.Verdict{Until: pool.Instant(time.Hour), Late: reason.QueueTimeout}
+}
+
+func (q *oneAtATime) Next(pool.Instant) (*plugins.Request, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) == 0 || q.limit <= 0 {
+		return nil, false
+	}
+	r := q.waiting[0]
+	q.waiting = q.waiting[1:]
+	return r, true
+}
+
+func (q *oneAtATime) Fits(_ *plugins.Request, books *pool.Books) bool {
+	n := int32(0)
+	for _, r := range books.Requests {
+		n += r
+	}
+	if n >= q.limit {
+		q.mu.Lock()
+		q.limit = 0 // full: nobody else needs to be asked until somebody ends
+		q.mu.Unlock()
+		return false
+	}
+	return true
+}
+
+func (q *oneAtATime) Settle(*plugins.Request, plugins.Outcome) {
+	q.mu.Lock()
+	q.limit = 1
+	q.mu.Unlock()
+}
+
+func TestTheQueueLetsGoWhenCapacityIsFreed(t *testing.T) {
+	q := &oneAtATime{limit: 1}
+	w := newWorld(t, nil, nil, instance("queue", q))
+	var all []*exchange.Exchange
+	for range 3 {
+		x := w.begin()
+		x.Headers(w.now, post("/v1/chat/completions"), proxied, false)
+		if a := x.Body(w.now, []byte(chat), true); a.Do != exchange.Hold {
+			t.Fatalf("got %v, want hold", a.Do)
+		}
+		all = append(all, x)
+	}
+	w.s.Tick(w.now)
+	for i, x := range all {
+		w.wantOpen(1)
+		a := x.Resume(w.now)
+		if a.Do != exchange.Forward {
+			t.Fatalf("request %d: got %v, want forward", i, a.Do)
+		}
+		for _, later := range all[i+1:] {
+			if a := later.Resume(w.now); a.Do != exchange.Hold {
+				t.Fatalf("request %d: a later one got %v, want hold", i, a.Do)
+			}
+		}
+		x.Response(w.now, nil, a.To[0], true) // frees, and the next is decided at this same instant
+	}
+	w.wantOpen(0)
+}
