@@ -25,10 +25,10 @@ type LabelSelector struct {
 // LabelExpression is one condition on one label.
 type LabelExpression struct {
 	// Key is the label's name.
-	Key string `json:"key"`
+	Key string `json:"key" schema:"required"`
 
 	// Operator is In, NotIn, Exists or DoesNotExist. An endpoint without the label meets NotIn and DoesNotExist.
-	Operator string `json:"operator"`
+	Operator string `json:"operator" schema:"required,enum=In|NotIn|Exists|DoesNotExist"`
 
 	// Values are what In and NotIn compare with; at least one for them, none for the others.
 	Values []string `json:"values,omitempty"`
