@@ -60,7 +60,11 @@ const (
 	partNode
 	partTypeNode
 	partTextNode
-	partMediaNode
+	partImageNode
+	partImageEmbedsNode
+	partAudioNode
+	partInputAudioNode
+	partVideoNode
 	partContentNode
 	nestedPartNode
 	nestedTypeNode
@@ -75,6 +79,9 @@ const (
 	firstSlot = systemNode
 	lastSlot  = itemListNode
 	slotCount = int(lastSlot-firstSlot) + 1
+
+	firstMedia = partImageNode
+	lastMedia  = partVideoNode
 
 	firstExtra = toolCallsNode
 	extraCount = int(audioNode-firstExtra) + 1
@@ -244,8 +251,16 @@ func partField(name []byte) node {
 		return partTextNode
 	case "content":
 		return partContentNode
-	case "image_url", "image_embeds", "audio_url", "input_audio", "video_url":
-		return partMediaNode
+	case "image_url":
+		return partImageNode
+	case "image_embeds":
+		return partImageEmbedsNode
+	case "audio_url":
+		return partAudioNode
+	case "input_audio":
+		return partInputAudioNode
+	case "video_url":
+		return partVideoNode
 	}
 	return anywhere
 }

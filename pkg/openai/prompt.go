@@ -43,7 +43,9 @@ type message struct {
 	at      int // index of its role in the arena; -1 if that is full
 	role    bool
 	foreign bool // an item of a type that is no message
-	media   bool // an item whose output holds media
+	output  bool // an item's output holds media
+	media   bool // its content does
+	inside  bool // the nested parts in hand are those of the output
 	extra   [extraCount]Span
 	open    int64 // start of the extra or content in hand
 }
@@ -53,9 +55,11 @@ type part struct {
 	start  int64
 	class  partClass
 	text   Span
-	isText bool // text is a string
-	media  bool // a member that only a media part has
-	nested bool
+	isText bool  // text is a string
+	media  uint8 // the members that only media parts have, one bit each
+	nested bool  // holds a media part
+
+	inner partClass // of the nested part in hand
 }
 
 func (p *prompt) reset() {
@@ -116,6 +120,8 @@ func rawKind(at node) SegmentKind {
 
 func isSlot(at node) bool { return at >= firstSlot && at <= lastSlot }
 
+func isMediaMember(at node) bool { return at >= firstMedia && at <= lastMedia }
+
 func isExtra(at node) bool { return at >= firstExtra && int(at-firstExtra) < extraCount }
 
 // open sees an object or array begin.
@@ -125,6 +131,8 @@ func (p *prompt) open(at node, object bool, start int64) {
 		p.begin(at, start)
 	case isExtra(at):
 		p.message.open = start
+	case isMediaMember(at):
+		p.part.media |= 1 << (at - firstMedia)
 	}
 	switch at {
 	case listNode:
@@ -144,16 +152,16 @@ func (p *prompt) open(at node, object bool, start int64) {
 		p.part.class = noClass
 	case partTextNode:
 		p.part.isText = false
-	case partMediaNode:
-		p.part.media = true
 	case partContentNode:
-		p.part.nested = false
+		p.part.nested, p.message.inside = false, false
 	case roleNode:
 		p.setRole(Span{})
 	case itemTypeNode:
 		p.message.foreign = true
 	case itemOutputNode:
-		p.message.media = false
+		p.message.output, p.message.inside = false, true
+	case nestedPartNode, nestedTypeNode:
+		p.part.inner = noClass
 	}
 }
 
@@ -200,6 +208,12 @@ func (p *prompt) close(at node, object bool, end int64) {
 		} else {
 			p.addKind(SegmentPart, p.part.start, end)
 		}
+	case nestedPartNode:
+		if p.part.inner == mediaClass && p.message.inside {
+			p.message.output = true
+		} else if p.part.inner == mediaClass {
+			p.part.nested = true
+		}
 	}
 }
 
@@ -235,6 +249,13 @@ func (p *prompt) scalar(at node, k kind, span Span, text []byte) {
 			whole = Span{}
 		}
 		p.message.extra[at-firstExtra] = whole
+		return
+	}
+	if isMediaMember(at) {
+		p.part.media &^= 1 << (at - firstMedia)
+		if k != isNull {
+			p.part.media |= 1 << (at - firstMedia)
+		}
 		return
 	}
 	switch at {
@@ -279,7 +300,7 @@ func (p *prompt) scalar(at node, k kind, span Span, text []byte) {
 	case itemTypeNode:
 		p.message.foreign = k != isNull && (k != isString || string(text) != "message")
 	case itemOutputNode:
-		p.message.media = false
+		p.message.output = false
 	case partNode, systemPartNode:
 		switch k {
 		case isNull:
@@ -295,13 +316,12 @@ func (p *prompt) scalar(at node, k kind, span Span, text []byte) {
 		}
 	case partTextNode:
 		p.part.text, p.part.isText = span, k == isString
-	case partMediaNode:
-		p.part.media = k != isNull
 	case partContentNode:
 		p.part.nested = false
 	case nestedTypeNode:
-		if k == isString && classOf(text) == mediaClass {
-			p.part.nested, p.message.media = true, true
+		p.part.inner = noClass
+		if k == isString {
+			p.part.inner = classOf(text)
 		}
 	}
 }

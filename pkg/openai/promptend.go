@@ -41,7 +41,8 @@ func (p *prompt) setRole(span Span) {
 
 // dropContent forgets the content of a message that has it twice.
 func (p *prompt) dropContent() {
-	if m := &p.message; m.at >= 0 {
+	m := &p.message
+	if m.media = false; m.at >= 0 {
 		p.arena = p.arena[:m.at+1]
 	}
 }
@@ -75,7 +76,7 @@ func (p *prompt) keepRaw(end int64) {
 	if m.at >= 0 {
 		p.arena = p.arena[:m.at]
 	}
-	p.add(segment{Segment: Segment{SegmentPart, Span{m.start, end}}, media: m.media})
+	p.add(segment{Segment: Segment{SegmentPart, Span{m.start, end}}, media: m.media || m.output})
 }
 
 // closePart ends a content part that is an object.
@@ -85,7 +86,9 @@ func (p *prompt) closePart(end int64) {
 		p.addKind(p.text, c.text.Start, c.text.End)
 		return
 	}
-	if c.class == mediaClass || c.class == noClass && c.media {
+	direct := c.class == mediaClass || c.class == noClass && c.media != 0
+	p.message.media = p.message.media || direct || c.nested
+	if direct {
 		p.add(segment{Segment: Segment{SegmentMedia, Span{c.start, end}}, media: true})
 		return
 	}

@@ -325,12 +325,11 @@ func anyMedia(parts []raw) bool {
 	return false
 }
 
-// foreignMedia reports whether one of an item's parts holds a part of a media type.
+// foreignMedia reports whether one of an item's parts is or holds media.
 func foreignMedia(parts []raw) bool {
 	for _, p := range parts {
-		o, _ := object(p)
-		inner, _ := array(o["content"])
-		if anyMedia(inner) {
+		var r slow
+		if r.part("text", p); r.Multimodal {
 			return true
 		}
 	}

@@ -93,3 +93,38 @@ func TestUsageBehindAnEventTooLong(t *testing.T) {
 		t.Errorf("%d bytes are held", room)
 	}
 }
+
+// FuzzUsage compares any chunking of an answer with the whole, and holds the numbers to their range.
+func FuzzUsage(f *testing.F) {
+	f.Add(true, []byte("data: {\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":\"3\"}}\n\ndata: [DONE]\n\n"), []byte{1, 9})
+	f.Add(true, []byte("event: message_stop\ndata: {\"type\":\"message_stop\",\"response\":{\"usage\":{\"input_tokens\":-1}}}\r\r"), []byte{5})
+	f.Add(false, []byte(`{"usage":{"total_tokens":5,"prompt_tokens_details":{"cached_tokens":1e2}},"choices":[]}`), []byte{40, 2})
+	f.Fuzz(func(t *testing.T, stream bool, answer, steps []byte) {
+		media := "application/json"
+		if stream {
+			media = "text/event-stream"
+		}
+		whole, cut := NewUsageReader(media), NewUsageReader(media)
+		whole.Feed(answer)
+		for i, rest := 0, answer; len(rest) > 0; i++ {
+			n := len(rest)
+			if len(steps) > 0 {
+				n = min(n, int(steps[i%len(steps)])+1)
+			}
+			cut.Feed(rest[:n])
+			rest = rest[n:]
+		}
+		whole.Close()
+		cut.Close()
+		if whole.Usage() != cut.Usage() || whole.Events() != cut.Events() || whole.Done() != cut.Done() || whole.Rejected() != cut.Rejected() {
+			t.Fatalf("whole %+v, %d, %v, %d; cut %+v, %d, %v, %d", whole.Usage(), whole.Events(), whole.Done(), whole.Rejected(),
+				cut.Usage(), cut.Events(), cut.Done(), cut.Rejected())
+		}
+		u := whole.Usage()
+		for _, n := range []int64{u.Prompt, u.Cached, u.Out} {
+			if n < Unknown || n > maxReported {
+				t.Fatalf("%+v", u)
+			}
+		}
+	})
+}
