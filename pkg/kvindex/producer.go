@@ -27,12 +27,7 @@ type Producer struct {
 
 	// BlockSizeTokens is the size of a block in tokens of 4 bytes. Values below 64 count as 64: finer blocks cost memory and
 	// time and match no better, since the tokens are estimated.
-	BlockSizeTokens int `json:"blockSizeTokens" schema:"min=0"`
-
-	// BlockSize is the former name of BlockSizeTokens.
-	//
-	// Deprecated: write blockSizeTokens.
-	BlockSize *int `json:"blockSize,omitempty" schema:"min=0"`
+	BlockSizeTokens int `json:"blockSizeTokens" schema:"min=0,was=blockSize"`
 
 	// MaxPrefixBlocksToMatch bounds how many blocks of a prompt are hashed and matched. It counts where
 	// MaxPrefixTokensToMatch is 0; 0 is no bound.
@@ -96,9 +91,6 @@ func (p *Producer) Provision(b *plugins.Builder) error {
 	p.blocks = plugins.Provides(b, plugins.CachedBlocks)
 
 	p.blockTokens = max(p.BlockSizeTokens, MinBlockTokens)
-	if p.BlockSize != nil {
-		p.blockTokens = max(*p.BlockSize, MinBlockTokens)
-	}
 	p.limit = p.MaxPrefixBlocksToMatch
 	if p.MaxPrefixTokensToMatch > 0 {
 		if p.limit = p.MaxPrefixTokensToMatch / p.blockTokens; p.limit == 0 {

@@ -47,10 +47,8 @@ func Append(dst []uint64, s *openai.Summary, seed uint64, blockTokens, limit int
 	if limit <= 0 {
 		c.left = int(^uint(0) >> 1)
 	}
-	if size > len(c.fixed) {
-		c.part = make([]byte, 0, size)
-	} else {
-		c.part = c.fixed[:0]
+	if size > len(c.small) {
+		c.large = make([]byte, size)
 	}
 	for _, seg := range s.Prompt {
 		c.mark(seg.Kind)
@@ -72,37 +70,43 @@ type chain struct {
 	size  int
 	left  int // blocks that may still be hashed
 	dst   []uint64
-	part  []byte // the block that has begun
-	fixed [512]byte
+	n     int       // bytes of the block that has begun
+	small [512]byte // they, or
+	large []byte    // they, in blocks that do not fit
+}
+
+// begun returns the room for a block that spans pieces.
+func (c *chain) begun() []byte {
+	if c.large != nil {
+		return c.large
+	}
+	return c.small[:c.size]
 }
 
 // mark takes up that a segment begins.
 func (c *chain) mark(kind openai.SegmentKind) {
-	c.acc = triple(c.acc, uint64(len(c.part)), uint64(kind))
+	c.acc = triple(c.acc, uint64(c.n), uint64(kind))
 }
 
 func (c *chain) write(p []byte) bool {
-	if len(c.part) > 0 {
-		n := min(c.size-len(c.part), len(p))
-		c.part = append(c.part, p[:n]...)
+	if c.n > 0 {
+		n := copy(c.begun()[c.n:], p)
+		c.n += n
 		p = p[n:]
-		if len(c.part) < c.size {
+		if c.n < c.size {
 			return true
 		}
-		c.block(c.part)
-		c.part = c.part[:0]
+		c.block(c.begun())
+		c.n = 0
 	}
-	for len(p) >= c.size {
-		if c.left == 0 {
-			return false
-		}
+	for c.left > 0 && len(p) >= c.size {
 		c.block(p[:c.size])
 		p = p[c.size:]
 	}
 	if c.left == 0 {
 		return false
 	}
-	c.part = append(c.part, p...)
+	c.n = copy(c.begun(), p)
 	return true
 }
 
