@@ -1,0 +1,192 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/pkg/config"
+)
+
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, data []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	rows := []struct{ name, path, want string }{
+		{"a file", write("a.yaml", []byte("kind: X\n")), ""},
+		{"an empty file is for the decoder to judge", write("empty.yaml", nil), ""},
+		{"a file at the bound", write("full.yaml", bytes.Repeat([]byte("#"), config.MaxBytes)), ""},
+		{"a file one byte beyond the bound", write("big.yaml", bytes.Repeat([]byte("#"), config.MaxBytes+1)), "longer than 1048576 bytes"},
+		{"no such file", filepath.Join(dir, "absent.yaml"), "no such file; check the path and the mount"},
+		{"a flag eaten as a path", "--grpc-port", "the value of the flag before it is missing"},
+		{"an empty path", "", "is empty; name a file"},
+		{"a directory", dir, "is a directory; name the file in it"},
+		{"a path through a file", filepath.Join(dir, "a.yaml", "b.yaml"), "not a directory"},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			_, err := Read(row.path)
+			switch {
+			case err == nil && row.want != "":
+				t.Errorf("no error, want %q", row.want)
+			case err != nil && (row.want == "" || !strings.Contains(err.Error(), row.want) || !strings.Contains(err.Error(), row.path)):
+				t.Errorf("got %v, want the path and %q", err, row.want)
+			}
+		})
+	}
+}
+
+// told is one call of a watch.
+type told struct {
+	data string
+	err  error
+}
+
+// watched starts a watch and returns its calls; the watch ends with the test.
+func watched(t *testing.T, path, last string) <-chan told {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	calls, ended := make(chan told, 16), make(chan error, 1)
+	go func() {
+		ended <- Watch(ctx, path, []byte(last), func(data []byte, err error) { calls <- told{string(data), err} })
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the watch ended with %v", err)
+		}
+	})
+	return calls
+}
+
+func next(t *testing.T, calls <-chan told) told {
+	t.Helper()
+	select {
+	case c := <-calls:
+		return c
+	case <-time.After(10 * time.Second):
+		t.Fatal("the watch does not tell")
+		return told{}
+	}
+}
+
+func put(t *testing.T, path, data string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(data), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWatchTellsOfContentThatChangesInPlaceByRenameAndAfterAbsence(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	put(t, path, "one")
+	calls := watched(t, path, "zero")
+	if c := next(t, calls); c.data != "one" {
+		t.Errorf("a change before the watch: told %+v", c)
+	}
+	put(t, path, "two")
+	if c := next(t, calls); c.data != "two" {
+		t.Errorf("in place: told %+v", c)
+	}
+	put(t, path+".new", "three")
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	if c := next(t, calls); c.data != "three" {
+		t.Errorf("by rename: told %+v", c)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if c := next(t, calls); c.err == nil || !strings.Contains(c.err.Error(), "no such file") {
+		t.Errorf("removed: told %+v", c)
+	}
+	put(t, path, "three") // the same content is news after an error
+	if c := next(t, calls); c.data != "three" {
+		t.Errorf("back again: told %+v", c)
+	}
+}
+
+func TestWatchFollowsAConfigMapThatIsSwappedAsAWhole(t *testing.T) {
+	dir := t.TempDir()
+	link := func(target, name string) {
+		t.Helper()
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	version := func(name, data string) {
+		t.Helper()
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		put(t, filepath.Join(dir, name, "c.yaml"), data)
+	}
+	swap := func(to, from string) {
+		t.Helper()
+		link(to, "..data_tmp")
+		if err := os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(filepath.Join(dir, from)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	version("..1", "one")
+	link("..1", "..data")
+	link(filepath.Join("..data", "c.yaml"), "c.yaml")
+	calls := watched(t, filepath.Join(dir, "c.yaml"), "one")
+	version("..2", "two")
+	swap("..2", "..1")
+	if c := next(t, calls); c.data != "two" {
+		t.Errorf("first swap: told %+v", c)
+	}
+	version("..3", "three")
+	swap("..3", "..2")
+	if c := next(t, calls); c.data != "three" {
+		t.Errorf("second swap: told %+v", c)
+	}
+}
+
+func TestWatchFollowsALinkIntoAnotherDirectory(t *testing.T) {
+	real, dir := filepath.Join(t.TempDir(), "real.yaml"), t.TempDir()
+	put(t, real, "one")
+	if err := os.Symlink(real, filepath.Join(dir, "c.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	calls := watched(t, filepath.Join(dir, "c.yaml"), "zero")
+	next(t, calls)
+	put(t, real, "two")
+	if c := next(t, calls); c.data != "two" {
+		t.Errorf("told %+v", c)
+	}
+}
+
+func TestWatchIsSilentAboutWritesThatChangeNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "c.yaml")
+	put(t, path, "one")
+	calls := watched(t, path, "one")
+	put(t, path, "one")
+	put(t, filepath.Join(dir, "other.yaml"), "other")
+	put(t, path, "two") // the first thing to be told
+	if c := next(t, calls); c.data != "two" {
+		t.Errorf("told %+v", c)
+	}
+}
+
+func TestWatchOfADirectoryThatIsNotThereIsAnError(t *testing.T) {
+	err := Watch(context.Background(), filepath.Join(t.TempDir(), "absent", "c.yaml"), nil, func([]byte, error) {})
+	if err == nil || !strings.Contains(err.Error(), "absent") {
+		t.Errorf("got %v", err)
+	}
+}
