@@ -42,7 +42,7 @@ func (u *UsageReader) Feed(chunk []byte) {
 	switch {
 	case u.stream:
 		u.events.Feed(chunk, u.onEvent)
-	case u.unary && !u.broken && !u.done:
+	case u.unary && !u.broken:
 		u.broken = u.report.lex.feed(chunk) != nil
 		u.done = !u.broken && u.report.lex.state == atEnd
 	}
@@ -50,12 +50,8 @@ func (u *UsageReader) Feed(chunk []byte) {
 
 // Close says that the answer is over. It may be called more than once.
 func (u *UsageReader) Close() {
-	switch {
-	case u.stream:
+	if u.stream {
 		u.events.Close(u.onEvent)
-	case u.unary && !u.broken && !u.done:
-		u.broken = u.report.lex.end() != nil
-		u.done = !u.broken
 	}
 }
 

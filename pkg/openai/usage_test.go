@@ -58,6 +58,7 @@ func TestUsage(t *testing.T) {
 		{"details that are none", unary, `{"usage":{"prompt_tokens":4,"prompt_tokens_details":7}}`, Usage{4, Unknown, Unknown}, 0, true, 1},
 		{"cut off within the usage", unary, `{"usage":{"prompt_tokens":4`, NoUsage, 0, false, 0},
 		{"cut off behind the usage", unary, `{"usage":{"prompt_tokens":4},"choices":[`, Usage{4, Unknown, Unknown}, 0, false, 0},
+		{"more than one value", unary, `{"usage":{"prompt_tokens":4}} x`, Usage{4, Unknown, Unknown}, 0, false, 0},
 		{"no JSON", unary, `upstream broke`, NoUsage, 0, false, 0},
 		{"a problem in JSON's dress", "application/problem+json", `{"usage":{"prompt_tokens":4}}`, Usage{4, Unknown, Unknown}, 0, true, 0},
 		{"another type is not read", "text/plain", `{"usage":{"prompt_tokens":4}}`, NoUsage, 0, false, 0},
