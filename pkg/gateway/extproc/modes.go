@@ -1,0 +1,108 @@
+package extproc
+
+import (
+	"context"
+	"strings"
+
+	extprocconfig "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	extprocpb "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/plugins"
+)
+
+// ModesKey is the gRPC metadata key by which a gateway's configuration says what cannot be seen in the protocol: a
+// comma-separated list of tokens, in one or several values.
+const ModesKey = "x-picker-modes"
+
+// The tokens of ModesKey. Others are ignored.
+const (
+	// TokenOverride: the filter has allow_mode_override, and honours a stand-alone mode_override (Envoy 1.40).
+	TokenOverride = "override"
+	// TokenFallbacks: the cluster walks a comma-separated list of destinations.
+	TokenFallbacks = "fallbacks"
+	// TokenLog: the listener writes its gRPC access log to us.
+	TokenLog = "access-log"
+)
+
+type bodyMode = extprocconfig.ProcessingMode_BodySendMode
+
+// The body modes, under shorter names.
+const (
+	none     = extprocconfig.ProcessingMode_NONE
+	streamed = extprocconfig.ProcessingMode_STREAMED
+	buffered = extprocconfig.ProcessingMode_BUFFERED
+	partial  = extprocconfig.ProcessingMode_BUFFERED_PARTIAL
+	duplex   = extprocconfig.ProcessingMode_FULL_DUPLEX_STREAMED
+)
+
+// declared is what a gateway's metadata says of it.
+type declared struct{ override, fallbacks, log bool }
+
+// readDeclared reads the tokens of ModesKey.
+func readDeclared(ctx context.Context) (d declared) {
+	for _, value := range metadata.ValueFromIncomingContext(ctx, ModesKey) {
+		for token := range strings.SplitSeq(value, ",") {
+			switch strings.TrimSpace(token) {
+			case TokenOverride:
+				d.override = true
+			case TokenFallbacks:
+				d.fallbacks = true
+			case TokenLog:
+				d.log = true
+			}
+		}
+	}
+	return d
+}
+
+// modes are the body modes in force on one stream.
+type modes struct {
+	request, response bodyMode
+	// overrides: the gateway takes a mode_override. A static request mode that buffers, or that is full duplex, takes none:
+	// Envoy answers 500 to a stand-alone one there.
+	overrides bool
+}
+
+// readModes reads the static modes from a stream's first message. A gateway that does not send them is taken to be full
+// duplex, as the Endpoint Picker Protocol demands.
+func readModes(p *extprocpb.ProtocolConfiguration, d declared) modes {
+	m := modes{request: duplex, response: duplex}
+	if p != nil {
+		m.request, m.response = p.GetRequestBodyMode(), p.GetResponseBodyMode()
+	}
+	m.overrides = d.override && (m.request == none || m.request == streamed) && !p.GetSendBodyWithoutWaitingForHeaderResponse()
+	return m
+}
+
+// via says what the exchange must know of the transport.
+func (m modes) via(d declared) exchange.Via {
+	v := exchange.Via{Adapter: "extproc", Fallbacks: d.fallbacks, Logs: d.log, Sees: plugins.FirstByte}
+	switch {
+	case m.overrides:
+		v.Sees |= plugins.Usage | plugins.Chunks | plugins.Rewrite
+		v.Chooses, v.StreamLasts = true, true
+	case m.response == duplex:
+		v.Sees |= plugins.Usage | plugins.Chunks | plugins.Rewrite
+		v.StreamLasts = true
+	case m.response != none:
+		v.Sees |= plugins.Usage | plugins.Chunks
+		v.StreamLasts = true
+	}
+	return v
+}
+
+// String names the modes for the record's transport section.
+func (m modes) String() string {
+	s := "request " + m.request.String() + ", response " + m.response.String()
+	if m.overrides {
+		s += ", overrides"
+	}
+	return s
+}
+
+// asksForBody reports whether parts include something of a response's body.
+func asksForBody(p plugins.Parts) bool {
+	return p&(plugins.Chunks|plugins.Usage|plugins.Rewrite) != 0
+}

@@ -1,0 +1,69 @@
+package extproc
+
+import (
+	"net/netip"
+	"strings"
+
+	corepb "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/openai"
+)
+
+// The namespaces of dynamic metadata.
+const (
+	nsLoadBalancer = "envoy.lb"
+	nsSubsetHint   = "envoy.lb.subset_hint"
+	nsOwn          = "fairlead"
+	keyDecisionID  = "decision-id"
+	keyRefused     = "refused"
+)
+
+// readHeaders reads a header map: names in lower case, several values of a name in their order, pseudo-headers among
+// them. Envoy fills raw_value; others fill value.
+func readHeaders(m *corepb.HeaderMap) openai.Headers {
+	h := make(openai.Headers, 0, len(m.GetHeaders()))
+	for _, f := range m.GetHeaders() {
+		value := f.GetValue()
+		if raw := f.GetRawValue(); len(raw) > 0 {
+			value = string(raw)
+		}
+		h = append(h, openai.Header{Name: strings.ToLower(f.GetKey()), Value: value})
+	}
+	return h
+}
+
+// readSubset reads the subset hint: a list of strings, or one string. has tells an empty hint from none.
+func readSubset(m *corepb.Metadata) (entries []string, has bool) {
+	v := field(m, nsSubsetHint, exchange.HeaderSubset)
+	switch kind := v.GetKind().(type) {
+	case *structpb.Value_ListValue:
+		for _, e := range kind.ListValue.GetValues() {
+			if s := e.GetStringValue(); s != "" {
+				entries = append(entries, s)
+			}
+		}
+		return entries, true
+	case *structpb.Value_StringValue:
+		if kind.StringValue != "" {
+			entries = []string{kind.StringValue}
+		}
+		return entries, true
+	}
+	return nil, v != nil
+}
+
+// readServed reads which endpoint the gateway says has answered; invalid when it does not say.
+func readServed(m *corepb.Metadata) netip.AddrPort {
+	at, err := netip.ParseAddrPort(field(m, nsLoadBalancer, exchange.HeaderServed).GetStringValue())
+	if err != nil {
+		return netip.AddrPort{}
+	}
+	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+}
+
+// field returns one value of dynamic metadata, nil without it.
+func field(m *corepb.Metadata, namespace, key string) *structpb.Value {
+	return m.GetFilterMetadata()[namespace].GetFields()[key]
+}

@@ -1,0 +1,179 @@
+package extproc
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	alspb "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
+	extprocpb "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
+)
+
+// Options are what a Server needs of its process.
+type Options struct {
+	// Scheduler returns the scheduler in force. It is asked once per stream. Required.
+	Scheduler func() *exchange.Scheduler
+	// Clock returns the time since the run began. Required.
+	Clock func() pool.Instant
+	// Sink hears of failures of ours. Required.
+	Sink reason.Sink
+	// Log hears of gateways that connect their access log. Nil: nobody.
+	Log *slog.Logger
+	// Received is called for every message that a gateway sends, from any goroutine. Nil: nobody counts.
+	Received func(Kind)
+}
+
+// Kind is the kind of a message that a gateway sends.
+type Kind uint8
+
+// The kinds. Unknown are messages of an API newer than this code, which are ignored.
+const (
+	RequestHeaders Kind = iota
+	RequestBody
+	RequestTrailers
+	ResponseHeaders
+	ResponseBody
+	ResponseTrailers
+	LogEntry
+	Unknown
+	Kinds // their number
+)
+
+// String returns the kind as metric labels print it.
+func (k Kind) String() string {
+	return [...]string{"request_headers", "request_body", "request_trailers", "response_headers", "response_body",
+		"response_trailers", "log_entry", "unknown"}[k]
+}
+
+// Server is the ext_proc service, with the access-log service and gRPC health beside it.
+type Server struct {
+	extprocpb.UnimplementedExternalProcessorServer
+	alspb.UnimplementedAccessLogServiceServer
+
+	o        Options
+	health   *health.Server
+	draining atomic.Bool
+
+	mu      sync.Mutex
+	streams map[*stream]struct{}
+	empty   chan struct{} // closed when draining and no stream is left
+}
+
+// New returns a server that is not ready yet. It panics if a required option is missing.
+func New(o Options) *Server {
+	if o.Scheduler == nil || o.Clock == nil || o.Sink == nil {
+		panic("extproc: Options.Scheduler, Clock and Sink are required")
+	}
+	if o.Received == nil {
+		o.Received = func(Kind) {}
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{o: o, health: health.NewServer(), streams: map[*stream]struct{}{}, empty: make(chan struct{})}
+	s.health.SetServingStatus(healthLive, healthpb.HealthCheckResponse_SERVING)
+	s.SetReady(false)
+	return s
+}
+
+// Register adds the services to g, which should be made with [ServerOptions].
+func (s *Server) Register(g *grpc.Server) {
+	extprocpb.RegisterExternalProcessorServer(g, s)
+	alspb.RegisterAccessLogServiceServer(g, s)
+	healthpb.RegisterHealthServer(g, s.health)
+}
+
+// Process serves one stream: one request and its answer.
+func (s *Server) Process(io extprocpb.ExternalProcessor_ProcessServer) (err error) {
+	st := &stream{s: s, io: io, wake: make(chan struct{}, 1), leash: leashOf(io.Context())}
+	s.enter(st)
+	defer s.leave(st)
+	defer func() {
+		if p := recover(); p != nil {
+			s.o.Sink.Note(reason.Internal, fmt.Sprintf("extproc: %v", p))
+			err = errInternal
+		}
+	}()
+	return st.serve()
+}
+
+// Open returns the number of open streams.
+func (s *Server) Open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.streams)
+}
+
+// Drain ends the service without cutting an answer: health says NOT_SERVING, requests that are not forwarded yet are
+// refused, and each open stream is ended with OK as soon as that loses nothing: when its request is on its way and its
+// response's body does not pass through us. Others end by themselves. When ctx ends first, the rest is ended with OK where
+// it stands, and the error says how many that were. The gRPC server is to be stopped afterwards.
+func (s *Server) Drain(ctx context.Context) error {
+	s.SetReady(false)
+	s.o.Scheduler().Drain()
+	if !s.draining.Swap(true) {
+		s.mu.Lock()
+		if len(s.streams) == 0 {
+			close(s.empty)
+		}
+		s.mu.Unlock()
+	}
+	s.each(func(st *stream) {
+		st.endIfParked()
+		st.Wake() // a hold is entered again, and refused
+	})
+	select {
+	case <-s.empty:
+		return nil
+	case <-ctx.Done():
+	}
+	n := 0
+	s.each(func(st *stream) {
+		n++
+		st.leash.pull()
+	})
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("draining ext_proc streams: %d of them had not ended: %w", n, ctx.Err())
+}
+
+func (s *Server) each(f func(*stream)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for st := range s.streams {
+		f(st)
+	}
+}
+
+func (s *Server) enter(st *stream) {
+	s.mu.Lock()
+	s.streams[st] = struct{}{}
+	s.mu.Unlock()
+}
+
+// leave ends the exchange, whatever the way out was, and then forgets the stream.
+func (s *Server) leave(st *stream) {
+	if st.x != nil {
+		st.x.End(s.o.Clock(), exchange.Ending{From: exchange.FromStream, Clean: st.responseEnd})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.streams, st)
+	if len(s.streams) == 0 && s.draining.Load() {
+		select {
+		case <-s.empty:
+		default:
+			close(s.empty)
+		}
+	}
+}
