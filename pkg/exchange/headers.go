@@ -22,9 +22,9 @@ const (
 	headerContentCoder = "content-encoding"
 )
 
-// controlHeader reports whether only a gateway or a picker may set this header: a client's copy is never used and never
-// reaches an engine.
-func controlHeader(name string) bool {
+// ControlHeader reports whether only a gateway or a picker may set this header, by its lower-case name: a client's copy is
+// never used and never reaches an engine. An adapter drops trailers of these names.
+func ControlHeader(name string) bool {
 	switch name {
 	case HeaderDestination, HeaderServed, HeaderSubset, HeaderTestSelect, HeaderTestServed, HeaderDecisionID,
 		"x-gateway-destination-endpoint-scores", "x-gateway-destination-endpoint-fallback", "x-gateway-model-name",
@@ -51,7 +51,7 @@ func (x *Exchange) readHeaders(h openai.Headers) *reason.Refusal {
 		case f.Name == ":path":
 			r.Path = f.Value
 		case strings.HasPrefix(f.Name, ":"):
-		case controlHeader(f.Name):
+		case ControlHeader(f.Name):
 			if f.Name == HeaderTestSelect && x.s.o.Conformance {
 				x.steered = append(x.steered, strings.Split(f.Value, ",")...)
 			}

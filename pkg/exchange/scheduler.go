@@ -138,6 +138,14 @@ func (s *Scheduler) Open() int {
 	return n
 }
 
+// Quiet reports whether nothing is left that Tick would have to end: every exchange that was forwarded is over, nobody
+// waits, and no log entry is awaited. A scheduler that was replaced needs no further Tick then.
+func (s *Scheduler) Quiet() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.open) == 0 && s.deadline.first() == 0
+}
+
 // LogOpened and LogClosed tell that a gateway's access-log stream began and ended: while one is open, the end of a
 // response that we do not see is awaited from it.
 func (s *Scheduler) LogOpened() { s.logs.Add(1) }
