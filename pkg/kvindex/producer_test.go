@@ -1,0 +1,292 @@
+package kvindex_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/pkg/kvindex"
+	"github.com/fairlead/fairlead/pkg/openai"
+	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/plugins/pluginstest"
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
+)
+
+// towards picks the endpoint that the test names, wherever the scores point.
+type towards struct{ name string }
+
+func (p *towards) Pick(c *plugins.Cycle, _ []float64, _ int, best []int) []int {
+	for i, id := range c.Candidates {
+		if c.Snapshot.Slots[id].Name == p.name {
+			return append(best, i)
+		}
+	}
+	panic("no candidate is named " + p.name)
+}
+
+// reader has the profile read what the producer makes.
+type reader struct{}
+
+func (*reader) Provision(b *plugins.Builder) error {
+	plugins.Needs(b, plugins.CachedTokens)
+	plugins.Needs(b, plugins.CachedBlocks)
+	plugins.Needs(b, plugins.PromptBlocks)
+	return nil
+}
+
+func (*reader) Score(*plugins.Cycle, []float64) {}
+
+type rig struct {
+	*pluginstest.Rig
+	to *towards
+}
+
+func newRig(t testing.TB, change func(*kvindex.Producer), members ...string) rig {
+	t.Helper()
+	p := kvindex.NewProducer()
+	if change != nil {
+		change(p)
+	}
+	to := &towards{}
+	return rig{pluginstest.NewRig(t, []pluginstest.Part{
+		{Name: "producer", Plugin: p}, {Name: "reader", Plugin: &reader{}, Weight: 1}, {Name: "to", Plugin: to},
+	}, members...), to}
+}
+
+func (g rig) send(to string, body *openai.Summary) *pluginstest.Sent {
+	g.to.name = to
+	return g.Send(body)
+}
+
+// body is a prompt of one text for a model.
+func body(model, text string) *openai.Summary {
+	s := openai.NewSummary()
+	s.Model = model
+	s.AddChunk([]byte(text))
+	s.Prompt = []openai.Segment{{Kind: openai.SegmentText, Span: openai.Span{End: int64(len(text))}}}
+	s.PromptBytes, s.Complete = int64(len(text)), true
+	return s
+}
+
+// text is a prompt of n blocks of 64 tokens, and a little more, that differs by its beginning.
+func text(name string, blocks int) string {
+	return name + strings.Repeat(".", 256*blocks-len(name)) + "more"
+}
+
+func expect(t *testing.T, s *pluginstest.Sent, want string) {
+	t.Helper()
+	got := fmt.Sprintf("a=%d b=%d", s.Cached["a"], s.Cached["b"])
+	if got != want {
+		t.Errorf("cached tokens: got %s, want %s", got, want)
+	}
+}
+
+func TestAPromptIsCachedWhereItWasSent(t *testing.T) {
+	g := newRig(t, nil, "a", "b")
+	expect(t, g.send("a", body("m", text("x", 4))), "a=0 b=0")
+	expect(t, g.send("b", body("m", text("x", 4))), "a=256 b=0")
+	expect(t, g.send("a", body("m", text("x", 4))), "a=256 b=256")
+	expect(t, g.send("a", body("m", text("y", 4))), "a=0 b=0")
+	expect(t, g.send("a", body("other", text("x", 4))), "a=0 b=0")
+}
+
+func TestALongerPromptMatchesAsFarAsItGoes(t *testing.T) {
+	g := newRig(t, nil, "a", "b")
+	long := text("x", 8)
+	g.send("a", body("m", long[:256*3]))
+	g.send("b", body("m", long[:256*5]))
+	expect(t, g.send("a", body("m", long)), "a=192 b=320")
+}
+
+// An engine computes the last token anew whatever it has cached.
+func TestAWholePromptIsOneTokenShortOfCached(t *testing.T) {
+	g := newRig(t, nil, "a", "b")
+	exact := strings.Repeat("z", 512)
+	g.send("a", body("m", exact))
+	expect(t, g.send("a", body("m", exact)), "a=127 b=0")
+}
+
+func TestSaltSeparates(t *testing.T) {
+	g := newRig(t, nil, "a", "b")
+	salted := body("m", text("x", 4))
+	salted.Salt = "tenant"
+	g.send("a", salted)
+	expect(t, g.send("a", body("m", text("x", 4))), "a=0 b=0")
+}
+
+// A prompt of token ids has more bytes to a token than text: 1000 tokens in 5 blocks are 200 tokens to a block.
+func TestTokensAreCountedByTheirBytes(t *testing.T) {
+	g := newRig(t, nil, "a", "b")
+	ids := func() *openai.Summary {
+		s := body("m", text("[1", 5)[:1280])
+		s.PromptTokens = 200
+		return s
+	}
+	first := ids()
+	g.send("a", first)
+	longer := body("m", text("[1", 5)[:1280]+strings.Repeat("1", 1280))
+	longer.PromptTokens = 400
+	expect(t, g.send("a", longer), "a=200 b=0")
+}
+
+func TestATracesHashesAreTaken(t *testing.T) {
+	g := newRig(t, nil, "a", "b")
+	traced := func(hashes ...uint64) *openai.Summary {
+		s := openai.NewSummary()
+		s.BlockHashes, s.BlockTokens, s.PromptTokens = hashes, 512, int64(512*len(hashes))
+		return s
+	}
+	given := []uint64{1, 2, 3, 4}
+	g.send("a", traced(given...))
+	expect(t, g.send("b", traced(1, 2, 5)), "a=1024 b=0")
+	for i, h := range given {
+		if h != uint64(i+1) {
+			t.Errorf("the trace's own hashes became %v", given)
+		}
+	}
+}
+
+func TestTheCreditGoesToWhoServes(t *testing.T) {
+	g := newRig(t, nil, "a", "b")
+	sent := g.send("a", body("m", text("x", 4)))
+	expect(t, g.send("b", body("m", text("x", 2))), "a=128 b=0")
+	sent.Answer("b")
+	expect(t, g.send("b", body("m", text("x", 4))), "a=0 b=256")
+}
+
+func TestTheCreditGoesToWhoServedWhereThatIsLearnedAtTheEnd(t *testing.T) {
+	g := newRig(t, nil, "a", "b")
+	sent := g.send("a", body("m", text("x", 4)))
+	sent.Request.Served = g.Ref("b")
+	sent.End(0)
+	expect(t, g.send("b", body("m", text("x", 4))), "a=0 b=256")
+}
+
+func TestNothingIsTakenFromOthers(t *testing.T) {
+	g := newRig(t, nil, "a", "b")
+	g.send("a", body("m", text("x", 4)[:512]))
+	failed := g.send("a", body("m", text("x", 4)))
+	failed.End(reason.UpstreamUnreachable)
+	expect(t, g.send("b", body("m", text("x", 4))), "a=128 b=0")
+}
+
+func TestARequestThatReachedNobodyLeavesNothing(t *testing.T) {
+	g := newRig(t, nil, "a", "b")
+	g.send("a", body("m", text("x", 4))).End(reason.UpstreamUnreachable)
+	expect(t, g.send("a", body("m", text("x", 4))), "a=0 b=0")
+}
+
+// Blind: nobody sees who answers, and the end is clean as far as anybody knows.
+func TestARequestOfWhichNothingIsSeenKeepsItsCredit(t *testing.T) {
+	g := newRig(t, nil, "a", "b")
+	g.send("a", body("m", text("x", 4))).End(0)
+	expect(t, g.send("a", body("m", text("x", 4))), "a=256 b=0")
+}
+
+func TestWhatALaterRequestBroughtAgainStays(t *testing.T) {
+	g := newRig(t, nil, "a", "b")
+	failed := g.send("a", body("m", text("x", 4)))
+	served := g.send("a", body("m", text("x", 4)[:512]))
+	served.Answer("a")
+	failed.End(reason.UpstreamUnreachable)
+	expect(t, g.send("b", body("m", text("x", 4))), "a=128 b=0")
+}
+
+func TestARestartedEngineHasNothing(t *testing.T) {
+	g := newRig(t, nil, "a", "b")
+	sample := func(start float64) pool.Sample {
+		s := pool.NoSample()
+		s.At, s.ProcessStart = g.Now, start
+		return s
+	}
+	g.Pool.Observe(g.Now, g.Ref("a"), sample(100))
+	running := g.send("a", body("m", text("x", 4)))
+	g.send("b", body("m", text("x", 4)))
+	g.Now++
+	g.Pool.Observe(g.Now, g.Ref("a"), sample(200))
+	expect(t, g.send("b", body("m", text("x", 4))), "a=0 b=256")
+	running.End(reason.UpstreamBroken) // of the old engine: changes nothing
+	expect(t, g.send("a", body("m", text("x", 4))), "a=0 b=256")
+	expect(t, g.send("a", body("m", text("x", 4))), "a=256 b=256")
+}
+
+func TestAnEndpointThatComesBackHasNothing(t *testing.T) {
+	g := newRig(t, nil, "a", "b")
+	g.send("a", body("m", text("x", 4)))
+	g.Members("b")
+	g.Members("a", "b")
+	expect(t, g.send("a", body("m", text("x", 4))), "a=0 b=0")
+}
+
+func TestTheEnginesCacheBoundsWhatItHolds(t *testing.T) {
+	for _, r := range []struct {
+		name   string
+		change func(*kvindex.Producer)
+		want   string
+	}{
+		// 20 blocks of 16 tokens are 320 tokens, 5 blocks of 64
+		{"by its own size", nil, "a=320 b=0"},
+		{"by the parameter without autoTune", func(p *kvindex.Producer) { p.AutoTune, p.LRUCapacityPerServer = false, 3 }, "a=192 b=0"},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			g := newRig(t, r.change, "a", "b")
+			s := pool.NoSample()
+			s.At, s.Blocks, s.BlockTokens = g.Now, 20, 16
+			g.Pool.Observe(g.Now, g.Ref("a"), s)
+			g.send("a", body("m", text("x", 8)))
+			expect(t, g.send("b", body("m", text("x", 8))), r.want)
+		})
+	}
+	t.Run("by the parameter until the engine was scraped, and by its size from then on", func(t *testing.T) {
+		g := newRig(t, func(p *kvindex.Producer) { p.LRUCapacityPerServer = 6 }, "a", "b")
+		g.send("a", body("m", text("x", 8)))
+		expect(t, g.send("b", body("m", text("x", 8))), "a=384 b=0")
+		g.Now += pool.Instant(2 * time.Second)
+		s := pool.NoSample()
+		s.At, s.Blocks, s.BlockTokens = g.Now, 8, 16 // 2 blocks of 64
+		g.Pool.Observe(g.Now, g.Ref("a"), s)
+		g.send("a", body("m", text("y", 1)))
+		expect(t, g.send("b", body("m", text("x", 8))), "a=64 b=384")
+	})
+}
+
+func TestParameters(t *testing.T) {
+	for _, r := range []struct {
+		name   string
+		change func(*kvindex.Producer)
+		want   string // cached of a prompt of 8*64+1 tokens, sent before
+	}{
+		{"blocks below 64 tokens count as 64", func(p *kvindex.Producer) { p.BlockSizeTokens = 16 }, "a=512 b=0"},
+		{"larger blocks match in larger steps", func(p *kvindex.Producer) { p.BlockSizeTokens = 200 }, "a=400 b=0"},
+		{"a bound in tokens", func(p *kvindex.Producer) { p.MaxPrefixTokensToMatch = 200 }, "a=192 b=0"},
+		{"a bound in blocks counts without one in tokens", func(p *kvindex.Producer) { p.MaxPrefixTokensToMatch, p.MaxPrefixBlocksToMatch = 0, 2 }, "a=128 b=0"},
+		{"the bound in tokens wins", func(p *kvindex.Producer) { p.MaxPrefixTokensToMatch, p.MaxPrefixBlocksToMatch = 256, 2 }, "a=256 b=0"},
+		{"both 0 are no bound", func(p *kvindex.Producer) { p.MaxPrefixTokensToMatch, p.MaxPrefixBlocksToMatch = 0, 0 }, "a=512 b=0"},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			g := newRig(t, r.change, "a", "b")
+			g.send("a", body("m", text("x", 8)))
+			expect(t, g.send("a", body("m", text("x", 8))), r.want)
+		})
+	}
+	t.Run("a bound below one block is refused", func(t *testing.T) {
+		p := kvindex.NewProducer()
+		p.MaxPrefixTokensToMatch = 32
+		_, err := plugins.Build(plugins.Spec{Plugins: []plugins.PluginSpec{{Name: "p", Type: "t", Construct: func() (any, error) { return p, nil }}}}, nil)
+		if err == nil || !strings.Contains(err.Error(), "maxPrefixTokensToMatch is 32, less than one block of 64 tokens") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestARequestWithoutAPromptMatchesNothing(t *testing.T) {
+	g := newRig(t, nil, "a", "b")
+	s := g.send("a", nil)
+	expect(t, s, "a=0 b=0")
+	s.Answer("b")
+	s.End(0)
+	short := g.send("a", body("m", "hello"))
+	expect(t, short, "a=0 b=0")
+}

@@ -1,0 +1,146 @@
+package pluginstest
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/fairlead/fairlead/pkg/openai"
+	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
+)
+
+// Rig is one pool with real books under a configuration of one profile, for what a single run cannot show: producers, hooks
+// and whatever lasts from one request to the next. It is driven from one goroutine.
+type Rig struct {
+	Built *plugins.Built
+	Pool  *pool.Pool
+	Now   pool.Instant // of the next request
+	Notes Notes
+
+	t       testing.TB
+	cycle   *plugins.Cycle
+	members []pool.Endpoint
+	sent    uint64
+}
+
+// Notes counts reasons.
+type Notes map[reason.ID]int
+
+// Note counts one.
+func (n Notes) Note(id reason.ID, _ string) { n[id]++ }
+
+// NewRig returns a rig of these parts and a pool with members of these names. Plugins that are no part of a profile, such
+// as hooks, may stand among the parts all the same.
+func NewRig(t testing.TB, parts []Part, members ...string) *Rig {
+	t.Helper()
+	built, err := build(parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &Rig{Built: built, Now: 1, Notes: Notes{}, t: t}
+	g.Pool = pool.New("default", g.Notes)
+	g.cycle = built.Plans[0].NewCycle(g.Notes)
+	g.cycle.Want, g.cycle.Record = 1, true
+	g.Members(members...)
+	return g
+}
+
+// Members makes endpoints of these names the pool's membership. An endpoint keeps its address while it stays.
+func (g *Rig) Members(names ...string) {
+	g.t.Helper()
+	var next []pool.Endpoint
+	for _, name := range names {
+		at := len(g.members)
+		for i := range g.members {
+			if g.members[i].Name == name {
+				at = i
+			}
+		}
+		if at == len(g.members) {
+			g.members = append(g.members, pool.Endpoint{
+				Namespace: "default", Name: name,
+				Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(at >> 8), byte(at)}), 8000),
+			})
+		}
+		next = append(next, g.members[at])
+	}
+	g.Pool.Update(g.Now, next)
+}
+
+// Ref returns the endpoint of this name, as it stands in the pool now.
+func (g *Rig) Ref(name string) pool.Ref {
+	g.t.Helper()
+	s := g.Pool.Snapshot()
+	for _, id := range s.Members {
+		if s.Slots[id].Name == name {
+			return s.Slots[id].Ref
+		}
+	}
+	g.t.Fatalf("no endpoint is named %q", name)
+	return pool.Ref{}
+}
+
+// Sent is a request that was decided, booked and committed.
+type Sent struct {
+	Request plugins.Request
+	Out     plugins.Outgoing
+	Picked  []string              // names, primary first
+	Run     plugins.ProfileRecord // of the profile
+
+	Cached map[string]int64 // tokens believed cached, by name
+
+	g       *Rig
+	booking pool.Booking
+}
+
+// Send decides, books and commits a request with this body.
+func (g *Rig) Send(body *openai.Summary) *Sent {
+	g.t.Helper()
+	s := &Sent{g: g, Cached: map[string]int64{}}
+	r := &s.Request
+	r.Prepare(g.Built, nil)
+	r.Number, r.Now, r.API, r.Body, r.PoolIndex = g.sent, g.Now, openai.ChatCompletions, body, 0
+	r.Target = plugins.Target{Pool: "default", Model: r.Model()}
+	g.sent++
+	plan := g.Built.Plans[0]
+	no := plan.Describe(g.Notes, r)
+	snapshot := g.Pool.Snapshot()
+	if no == nil {
+		no = g.cycle.Prepare(r, snapshot, g.Pool.StaleAfter(), 0, nil)
+	}
+	var legs []plugins.Leg
+	if no == nil {
+		g.Pool.Decide(func(_ *pool.Snapshot, books *pool.Books) {
+			books.At(g.Now)
+			if legs, no = g.cycle.Decide(books); no == nil {
+				s.booking = books.Book(snapshot.Slots[legs[0].Endpoints[0]].Ref, pool.Load{}, g.Now+1e12)
+			}
+		})
+	}
+	if no != nil {
+		g.t.Fatal(no)
+	}
+	for _, id := range snapshot.Members {
+		s.Cached[snapshot.Slots[id].Name] = g.Built.CachedTokens(g.cycle, id)
+	}
+	for _, id := range legs[0].Endpoints {
+		s.Picked = append(s.Picked, snapshot.Slots[id].Name)
+	}
+	s.Run = g.cycle.Trace[0]
+	plan.Commit(g.Notes, r, legs, &s.Out)
+	return s
+}
+
+// Answer lets the endpoint of this name answer: the first byte.
+func (s *Sent) Answer(served string) {
+	s.Request.Served = s.g.Ref(served)
+	s.g.Pool.FirstByte(s.g.Now, s.booking)
+	s.g.Built.Plans[0].Respond(s.g.Notes, &s.Request, plugins.FirstByte, nil)
+}
+
+// End ends the request; 0 is a clean end.
+func (s *Sent) End(ending reason.ID) {
+	s.g.Pool.End(s.g.Now, s.booking)
+	s.g.Built.Settle(s.g.Notes, &s.Request, plugins.Outcome{Ending: ending, Served: s.Request.Served})
+}
