@@ -87,6 +87,9 @@ const (
 	extraCount = int(audioNode-firstExtra) + 1
 )
 
+// The members of the outermost object fit into a set; this does not compile if they no longer do.
+const _ = uint(63 - lastSlot)
+
 // nodes is a set of nodes below 64.
 type nodes uint64
 
