@@ -9,7 +9,7 @@ package engine
 // (vLLM, docs/design/prefix_caching.md).
 type blockPool struct {
 	blocks []block
-	index  []int32 // open addressing over hash; 0 is empty, else block+1. Several blocks may hold one hash.
+	index  []int32 // open addressing over hash; 0 is empty, else block+1: the oldest of those that hold the hash
 	mask   uint64
 	free   int32 // length of the free queue
 	head   int32 // its front and back; none when empty
@@ -19,10 +19,11 @@ type blockPool struct {
 const none = -1
 
 type block struct {
-	hash       uint64
-	prev, next int32 // neighbours in the free queue
-	users      int32 // requests that hold it; 0: in the free queue
-	hashed     bool  // full, and found by its hash
+	hash        uint64
+	prev, next  int32 // neighbours in the free queue
+	older, twin int32 // neighbours in the ring of blocks with the same hash, in the order in which they got it
+	users       int32 // requests that hold it; 0: in the free queue
+	hashed      bool  // full, and found by its hash
 }
 
 func newBlockPool(n int32) *blockPool {
@@ -40,14 +41,16 @@ func newBlockPool(n int32) *blockPool {
 // used returns the number of blocks held by requests.
 func (p *blockPool) used() int32 { return int32(len(p.blocks)) - p.free }
 
-// lookup returns a block that holds these contents, or none. Expected cost is O(1).
-func (p *blockPool) lookup(hash uint64) int32 {
-	for i := hash & p.mask; p.index[i] != 0; i = (i + 1) & p.mask {
-		if b := p.index[i] - 1; p.blocks[b].hash == hash {
-			return b
-		}
+// lookup returns the block that has held these contents longest, or none. Expected cost is O(1).
+func (p *blockPool) lookup(hash uint64) int32 { return p.index[p.find(hash)] - 1 }
+
+// find returns where hash stands in the index, or the empty place where it would.
+func (p *blockPool) find(hash uint64) uint64 {
+	i := hash & p.mask
+	for p.index[i] != 0 && p.blocks[p.index[i]-1].hash != hash {
+		i = (i + 1) & p.mask
 	}
-	return none
+	return i
 }
 
 // take returns the front of the free queue, with one user and without contents. The queue must not be empty.
@@ -80,26 +83,42 @@ func (p *blockPool) release(held []int32) {
 	}
 }
 
-// setHash makes block b, which is full, findable. A block that is findable already stays as it is.
+// setHash makes block b, which is full, findable. A block that is findable already stays as it is. Blocks with the same
+// contents are not merged, as in vLLM; they form a ring, so that many copies of one text cost no more than one.
 func (p *blockPool) setHash(b int32, hash uint64) {
 	if p.blocks[b].hashed {
 		return
 	}
 	p.blocks[b].hash, p.blocks[b].hashed = hash, true
-	i := hash & p.mask
-	for p.index[i] != 0 {
-		i = (i + 1) & p.mask
+	i := p.find(hash)
+	if p.index[i] == 0 {
+		p.index[i] = b + 1
+		p.blocks[b].older, p.blocks[b].twin = b, b
+		return
 	}
-	p.index[i] = b + 1
+	first := p.index[i] - 1
+	last := p.blocks[first].older
+	p.blocks[b].older, p.blocks[b].twin = last, first
+	p.blocks[last].twin, p.blocks[first].older = b, b
 }
 
-// unhash makes block b unfindable. The entries behind it move up, so that no search ends too early and the index needs no
-// tombstones.
+// unhash makes block b unfindable.
 func (p *blockPool) unhash(b int32) {
-	hole := p.blocks[b].hash & p.mask
-	for p.index[hole] != b+1 {
-		hole = (hole + 1) & p.mask
+	p.blocks[b].hashed = false
+	older, twin := p.blocks[b].older, p.blocks[b].twin
+	if twin == b {
+		p.vacate(p.find(p.blocks[b].hash))
+		return
 	}
+	p.blocks[older].twin, p.blocks[twin].older = twin, older
+	if i := p.find(p.blocks[b].hash); p.index[i] == b+1 {
+		p.index[i] = twin + 1
+	}
+}
+
+// vacate empties a place of the index. The entries behind it move up, so that no search ends too early and the index needs
+// no tombstones.
+func (p *blockPool) vacate(hole uint64) {
 	for i := (hole + 1) & p.mask; p.index[i] != 0; i = (i + 1) & p.mask {
 		home := p.blocks[p.index[i]-1].hash & p.mask
 		if (i-home)&p.mask >= (i-hole)&p.mask {
@@ -108,7 +127,6 @@ func (p *blockPool) unhash(b int32) {
 		}
 	}
 	p.index[hole] = 0
-	p.blocks[b].hashed = false
 }
 
 // forget makes every block unfindable.
