@@ -35,7 +35,7 @@ func openAccessLog(ctx context.Context, cc grpc.ClientConnInterface, node int) (
 		return nil, fmt.Errorf("opening the access log stream: %w", err)
 	}
 	l := &accessLog{cancel: cancel, stream: stream}
-	return l, l.send(&accesslogv3.StreamAccessLogsMessage{
+	err = l.send(&accesslogv3.StreamAccessLogsMessage{
 		Identifier: &accesslogv3.StreamAccessLogsMessage_Identifier{
 			Node:    &corev3.Node{Id: fmt.Sprintf("bench-%d", node), Cluster: "gateway"},
 			LogName: "picker",
@@ -44,6 +44,11 @@ func openAccessLog(ctx context.Context, cc grpc.ClientConnInterface, node int) (
 			HttpLogs: &accesslogv3.StreamAccessLogsMessage_HTTPAccessLogEntries{},
 		},
 	})
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("opening the access log stream: %w", err)
+	}
+	return l, nil
 }
 
 func (l *accessLog) send(m *accesslogv3.StreamAccessLogsMessage) error {

@@ -319,7 +319,7 @@ func (r *run) count(o outcome, f *Fault) {
 func (r *run) sum(elapsed time.Duration) (*Result, error) {
 	for _, log := range r.logs {
 		if err := log.close(r.load.Timeout); err != nil {
-			return nil, fmt.Errorf("target %q: access log: %w", r.load.Target, err)
+			return nil, fmt.Errorf("target %q: closing the access log stream: %w", r.load.Target, err)
 		}
 	}
 	res := r.result
