@@ -31,7 +31,6 @@ func (x *Exchange) schedule(now pool.Instant) (a Action, full bool) {
 	}
 	snapshot := p.Snapshot()
 	no := c.Prepare(&x.r, snapshot, p.StaleAfter(), s.o.Seed, among)
-	queue := s.o.Built.Queue()
 	if no == nil {
 		p.Decide(func(snap *pool.Snapshot, books *pool.Books) {
 			if snap != snapshot { // the membership changed since: facts are columns of a snapshot
@@ -39,8 +38,9 @@ func (x *Exchange) schedule(now pool.Instant) (a Action, full bool) {
 					return
 				}
 			}
-			if queue != nil && !queue.Fits(&x.r, books) {
-				full = true
+			fits := false
+			if fits, no = s.o.Built.Fits(s.o.Sink, &x.r, books); no != nil || !fits {
+				full = no == nil
 				return
 			}
 			books.At(x.r.Now)

@@ -182,7 +182,7 @@ func (s *Scheduler) Tick(now pool.Instant) (next pool.Instant) {
 		_, n := p.Expire(now)
 		next = earlier(next, n)
 	}
-	next = earlier(next, s.o.Built.Tick(now))
+	next = earlier(next, s.o.Built.Tick(s.o.Sink, now))
 	s.dispatch(now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,15 +231,14 @@ func (s *Scheduler) cycle(plan int) *plugins.Cycle {
 // dispatch lets go whom the queue releases, one after the other, each decided and booked before the next is asked for.
 // One dispatcher works at a time; who finds it busy leaves a mark and goes on.
 func (s *Scheduler) dispatch(now pool.Instant) {
-	q := s.o.Built.Queue()
-	if q == nil {
+	if s.o.Built.Queue() == nil {
 		return
 	}
 	s.freed.Store(true)
 	for s.freed.Load() && s.dispatching.TryLock() {
 		s.freed.Store(false)
 		for {
-			r, ok := q.Next(now)
+			r, ok := s.o.Built.Next(s.o.Sink, now)
 			if !ok {
 				break
 			}

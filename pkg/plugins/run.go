@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/pkg/reason"
@@ -76,12 +77,40 @@ func (b *Built) Settle(sink reason.Sink, r *Request, o Outcome) {
 	}
 }
 
-// Tick calls each ticker and returns the earliest next deadline, 0 for none.
-func (b *Built) Tick(now pool.Instant) (next pool.Instant) {
+// Tick calls each ticker and returns the earliest next deadline, 0 for none. A ticker that panics is called again a second
+// later.
+func (b *Built) Tick(sink reason.Sink, now pool.Instant) (next pool.Instant) {
 	for _, it := range b.tickers {
-		if n := it.value.(Ticker).Tick(now); n > 0 && (next == 0 || n < next) {
+		n := now + pool.Instant(time.Second)
+		guard(sink, reason.HookPanic, func() string { return it.name }, func() { n = it.value.(Ticker).Tick(now) })
+		if n > 0 && (next == 0 || n < next) {
 			next = n
 		}
 	}
 	return next
+}
+
+// Fits asks the queue whether r may be decided and booked; without a queue everything fits. It is called inside the pool's
+// lock. A panic refuses the request.
+func (b *Built) Fits(sink reason.Sink, r *Request, books *pool.Books) (fits bool, no *reason.Refusal) {
+	if b.queue == nil {
+		return true, nil
+	}
+	no = guard(sink, reason.PluginPanic, b.queueName, func() { fits = b.queue.Fits(r, books) })
+	return fits, no
+}
+
+// Next asks the queue who may go. A panic lets nobody go.
+func (b *Built) Next(sink reason.Sink, now pool.Instant) (r *Request, ok bool) {
+	if guard(sink, reason.PluginPanic, b.queueName, func() { r, ok = b.queue.Next(now) }) != nil {
+		return nil, false
+	}
+	return r, ok
+}
+
+func (b *Built) queueName() string {
+	if i := b.QueueStage(); i >= 0 {
+		return b.stages[AtAdmit][i].name
+	}
+	return "queue"
 }
