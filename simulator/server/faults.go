@@ -1,18 +1,23 @@
 package server
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
 
 // Faults is what is wrong with an engine. The zero Faults are a healthy one. As JSON they are the body of POST /sim/faults,
 // which replaces what was set before; GET reads them. Any engine's port serves both for another one with the query
 // engine=INDEX, or engine=all.
 //
-// A single request is spoiled by its header x-sim-fault instead: hang, reset-before, reset-mid or status=503 (any 5xx).
+// A single request is spoiled by its header x-sim-fault instead: hang (it is never answered), reset-before, reset-mid or
+// status=503 (any 5xx).
 type Faults struct {
 	// Slow makes each step take this many times as long; 0 and 1 are the hardware's own speed.
 	Slow float64 `json:"slow"`
 
-	// Hang stops the device: requests are taken and never answered, running answers stand still, while health, models and
-	// metrics go on. When it ends, the step that was running goes on.
+	// Hang stops the device: requests are taken and wait without a byte of answer, running answers stand still, while health,
+	// models and metrics go on. When it ends, the step that was running goes on, and so does everybody.
 	Hang bool `json:"hang"`
 
 	// Status is answered to generation requests instead of generating; 0, or 500 to 599.
@@ -48,22 +53,30 @@ func (f Faults) check() error {
 	return nil
 }
 
-// withHeader returns the faults that hold for a request with this value of x-sim-fault.
-func (f Faults) withHeader(value string) (Faults, error) {
+// trouble is what is wrong with one request.
+type trouble struct {
+	Faults
+	never bool // it is not answered, whatever becomes of the engine
+}
+
+// withHeader returns what is wrong with a request with this value of x-sim-fault.
+func (f Faults) withHeader(value string) (trouble, error) {
+	t := trouble{Faults: f}
 	switch value {
 	case "":
 	case "hang":
-		f.Hang = true
+		t.never = true
 	case "reset-before":
-		f.ResetBeforeFirstByte = true
+		t.ResetBeforeFirstByte = true
 	case "reset-mid":
-		f.ResetAfterChunks = resetMidChunks
+		t.ResetAfterChunks = resetMidChunks
 	default:
-		var rest string
-		n, _ := fmt.Sscanf(value, "status=%d%s", &f.Status, &rest)
-		if n != 1 || f.check() != nil || f.Status == 0 {
-			return f, fmt.Errorf("x-sim-fault is %q; hang, reset-before, reset-mid or status=500 to status=599", value)
+		digits, ok := strings.CutPrefix(value, "status=")
+		status, err := strconv.Atoi(digits)
+		t.Status = status
+		if !ok || err != nil || status == 0 || t.check() != nil {
+			return t, fmt.Errorf("x-sim-fault is %q; hang, reset-before, reset-mid or status=500 to status=599", value)
 		}
 	}
-	return f, nil
+	return t, nil
 }

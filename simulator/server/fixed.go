@@ -42,6 +42,7 @@ func (c *call) serveFixed() {
 		refused.write(c.w)
 		return
 	}
+	faults.never = faults.never || faults.Hang // no engine is asked, so nothing would let it go on
 	if c.spoiled(faults) {
 		return
 	}

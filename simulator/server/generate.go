@@ -46,8 +46,8 @@ func (c *call) generate(chat bool) {
 	}
 }
 
-// faults returns what is wrong with the engine for this request.
-func (c *call) faults() (Faults, *apiError) {
+// faults returns what is wrong with this request.
+func (c *call) faults() (trouble, *apiError) {
 	f, err := c.h.faults.Load().withHeader(c.r.Header.Get(headerFault))
 	if err != nil {
 		return f, badRequest(headerFault, err.Error())
@@ -56,13 +56,13 @@ func (c *call) faults() (Faults, *apiError) {
 }
 
 // spoiled does what f demands in place of an answer, and reports whether it did. The body has been read.
-func (c *call) spoiled(f Faults) bool {
+func (c *call) spoiled(f trouble) bool {
 	switch {
 	case f.ResetBeforeFirstByte:
 		c.reset()
 	case f.Status != 0:
 		(&apiError{f.Status, "InternalServerError", "", "This engine was told to fail."}).write(c.w)
-	case f.Hang:
+	case f.never:
 		c.release()
 		select {
 		case <-c.r.Context().Done():
@@ -117,11 +117,12 @@ func (c *call) wait(s *stream) bool {
 	}
 }
 
-// stream answers with an event per token. The headers go out at once, as vLLM's do, long before the first token.
-func (c *call) stream(g *generation, s *stream, faults Faults) {
+// stream answers with an event per token. The headers go out at once, as vLLM's do, long before the first token; but not
+// from an engine that hangs.
+func (c *call) stream(g *generation, s *stream, faults trouble) {
 	c.w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	c.w.WriteHeader(http.StatusOK)
-	if !c.write(nil) {
+	if !faults.Hang && !c.write(nil) {
 		return
 	}
 	e := newEvents(g, time.Now().Unix())
@@ -156,7 +157,7 @@ func (c *call) stream(g *generation, s *stream, faults Faults) {
 }
 
 // unary answers in one piece, when all tokens are there.
-func (c *call) unary(g *generation, s *stream, faults Faults) {
+func (c *call) unary(g *generation, s *stream, faults trouble) {
 	for !s.finished.Load() {
 		if !c.wait(s) {
 			return

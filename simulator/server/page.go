@@ -14,6 +14,9 @@ func (s *stats) append(dst []byte, e *engine.Engine, wall time.Time) []byte {
 	c, g := e.Counters(), e.Gauges()
 	p := page{dst, s}
 
+	p.counter("estimated_flops_per_gpu", "Estimated floating point operations; not estimated here.", 0)
+	p.counter("estimated_read_bytes_per_gpu", "Estimated bytes read from memory; not estimated here.", 0)
+	p.counter("estimated_write_bytes_per_gpu", "Estimated bytes written to memory; not estimated here.", 0)
 	p.gauge("num_requests_running", "Requests in the running batch.", float64(g.Running))
 	p.gauge("num_requests_waiting", "Requests that wait to be processed.", float64(g.Waiting))
 	p.head("num_requests_waiting_by_reason", "Waiting requests by reason.", "gauge")
