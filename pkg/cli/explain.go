@@ -228,9 +228,12 @@ func printProfile(w io.Writer, run *plugins.ProfileRecord) {
 	}
 	scorers := sorted(run.Raw)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if len(scorers) > 0 {
+		fmt.Fprintln(w, "  (raw score × weight = weighted score)")
+	}
 	fmt.Fprint(t, "  endpoint")
 	for _, s := range scorers {
-		fmt.Fprintf(t, "\t%s: raw × weight = weighted", s)
+		fmt.Fprintf(t, "\t%s", s)
 	}
 	fmt.Fprint(t, "\ttotal\t\n")
 	for row, i := range run.Left {

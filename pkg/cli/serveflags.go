@@ -1,0 +1,135 @@
+package cli
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/pool/telemetry"
+)
+
+// serveFlags are the flags that epp and gateway share.
+type serveFlags struct {
+	configFile, configText string
+	endpointsFile          string
+	watchEndpoints         bool
+	endpointURLs           []string
+
+	grpcBind, healthBind, metricsBind string
+	grpcPort, healthPort, metricsPort int
+	listen                            string
+	secure                            bool
+
+	exchange     exchange.Options
+	responseMode string
+	scrape       telemetry.Options
+	drain        time.Duration
+	allowEmpty   bool
+	seed         uint64
+	logLevel     string
+	logFormat    string
+}
+
+// register declares the flags with the defaults of a subcommand: epp serves ext_proc, gateway the embedded proxy; either
+// serves the other as well when its address is given.
+func (f *serveFlags) register(c *cobra.Command, mode string) {
+	f.exchange = exchange.Defaults()
+	fs := c.Flags()
+	fs.StringVar(&f.configFile, "config-file", "", "EndpointPickerConfig to serve; absent: the default profile (- is standard input)")
+	fs.StringVar(&f.configFile, "config", "", "the same as --config-file")
+	fs.StringVar(&f.configText, "config-text", "", "the configuration itself, in place of a file")
+	fs.StringVar(&f.endpointsFile, "endpoints", "", "endpoint file, YAML or JSON")
+	fs.BoolVar(&f.watchEndpoints, "watch-endpoints", true, "follow changes of the endpoint file")
+	fs.StringArrayVar(&f.endpointURLs, "endpoint", nil, "an endpoint by its URL, such as http://10.0.0.1:8000; may be repeated")
+
+	grpcPort, listen := 9002, ""
+	if mode == "gateway" {
+		grpcPort, listen = 0, ":8080"
+	}
+	fs.IntVar(&f.grpcPort, "grpc-port", grpcPort, "port of ext_proc, access log and gRPC health; 0 for none")
+	fs.StringVar(&f.grpcBind, "grpc-bind", "", "address that --grpc-port binds; empty for all")
+	fs.IntVar(&f.healthPort, "grpc-health-port", 9003, "port of gRPC health alone; 0 for none")
+	fs.StringVar(&f.healthBind, "grpc-health-bind", "127.0.0.1", "address that --grpc-health-port binds; empty for all")
+	fs.IntVar(&f.metricsPort, "metrics-port", 9090, "admin port: /metrics, /healthz, /readyz, /debug; 0 for none")
+	fs.StringVar(&f.metricsBind, "metrics-bind", "127.0.0.1", "address that --metrics-port binds; empty for all")
+	fs.StringVar(&f.listen, "listen", listen, "address of the embedded proxy; empty for none")
+	fs.BoolVar(&f.secure, "secure-serving", true, "serve --grpc-port with TLS, under a self-signed certificate")
+
+	fs.Int64Var(&f.exchange.MaxBodyBytes, "max-body-bytes", f.exchange.MaxBodyBytes, "longest request body; longer ones are answered with 413")
+	fs.DurationVar(&f.exchange.BookingDeadline, "booking-deadline", f.exchange.BookingDeadline, "end of a booking of which no end is seen")
+	fs.IntVar(&f.exchange.Fallbacks, "fallbacks", f.exchange.Fallbacks, "length of a destination list where lists are understood, the primary included")
+	fs.IntVar(&f.exchange.RecordEvery, "record-every", 8, "keep the columns of every n-th decision for explain; 1 of all, 0 of none")
+	fs.IntVar(&f.exchange.RecordRing, "record-ring", f.exchange.RecordRing, "decision records that are kept")
+	fs.StringVar(&f.responseMode, "response-mode", "auto", "what is seen of answers: auto (edges where the gateway can) or full (every chunk)")
+	fs.BoolVar(&f.exchange.Conformance, "conformance", false, "honour test-epp-endpoint-selection and report the served endpoint (test suites only)")
+	fs.DurationVar(&f.scrape.Interval, "refresh-metrics-interval", telemetry.DefaultInterval, "time between two metrics pages of an endpoint, with jitter")
+	fs.DurationVar(&f.scrape.Timeout, "metrics-timeout", telemetry.DefaultTimeout, "time for a whole metrics page")
+	fs.DurationVar(&f.drain, "drain-timeout", 30*time.Second, "time that running exchanges get to end after SIGTERM")
+	fs.BoolVar(&f.allowEmpty, "ready-without-endpoints", false, "report ready while a pool has no endpoint")
+	fs.Uint64Var(&f.seed, "seed", 0, "seed of decisions, for reproducible runs; 0 draws one")
+	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	fs.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	c.MarkFlagsMutuallyExclusive("config-file", "config-text")
+	c.MarkFlagsMutuallyExclusive("config", "config-text")
+	c.MarkFlagsMutuallyExclusive("config-file", "config")
+}
+
+// check refuses what no flag's own parsing can see.
+func (f *serveFlags) check() error {
+	for _, p := range []struct {
+		flag string
+		port int
+	}{{"--grpc-port", f.grpcPort}, {"--grpc-health-port", f.healthPort}, {"--metrics-port", f.metricsPort}} {
+		if p.port < 0 || p.port > 65535 {
+			return fmt.Errorf("%s is %d; 0 to 65535", p.flag, p.port)
+		}
+	}
+	switch {
+	case f.grpcPort == 0 && f.listen == "":
+		return fmt.Errorf("nothing to serve: give --grpc-port for ext_proc or --listen for the embedded proxy")
+	case f.responseMode != "auto" && f.responseMode != "full":
+		return fmt.Errorf("--response-mode is %q; auto or full", f.responseMode)
+	case f.exchange.RecordEvery < 0 || f.exchange.RecordRing < 0:
+		return fmt.Errorf("--record-every and --record-ring are 0 or more")
+	case f.exchange.BookingDeadline <= 0:
+		return fmt.Errorf("--booking-deadline is %v; more than 0", f.exchange.BookingDeadline)
+	case f.drain < 0:
+		return fmt.Errorf("--drain-timeout is %v; 0 or more", f.drain)
+	}
+	f.exchange.Full = f.responseMode == "full"
+	return nil
+}
+
+// logger returns the process's logger as the flags ask.
+func (f *serveFlags) logger() (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return nil, fmt.Errorf("--log-level is %q; debug, info, warn or error", f.logLevel)
+	}
+	o := &slog.HandlerOptions{Level: level}
+	switch f.logFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(os.Stderr, o)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(os.Stderr, o)), nil
+	}
+	return nil, fmt.Errorf("--log-format is %q; text or json", f.logFormat)
+}
+
+// listener opens a TCP port, or returns nil for port 0.
+func listener(bind string, port int, flag string) (net.Listener, error) {
+	if port == 0 {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(bind, strconv.Itoa(port)))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return l, nil
+}
