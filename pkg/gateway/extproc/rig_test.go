@@ -169,7 +169,7 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	var members []pool.Endpoint
 	if o.endpoints != "-" {
 		for _, at := range strings.Fields(o.endpoints) {
-			members = append(members, pool.Endpoint{Name: at, Addr: netip.MustParseAddrPort(at)})
+			members = append(members, pool.Endpoint{Namespace: "ns", Name: at, Addr: netip.MustParseAddrPort(at)})
 		}
 	}
 	g.pool.Update(1, members)
@@ -457,6 +457,9 @@ func (g *rig) until(not string, holds func() bool) {
 func (g *gateway) ends() bool {
 	for {
 		if _, err := g.io.Recv(); err != nil {
+			if err != io.EOF {
+				g.t.Logf("the stream ended with %v", err)
+			}
 			return err == io.EOF
 		}
 	}

@@ -94,7 +94,7 @@ func (s *Server) Register(g *grpc.Server) {
 
 // Process serves one stream: one request and its answer.
 func (s *Server) Process(io extprocpb.ExternalProcessor_ProcessServer) (err error) {
-	st := &stream{s: s, io: io, wake: make(chan struct{}, 1), leash: leashOf(io.Context())}
+	st := &stream{s: s, io: io, wake: make(chan struct{}, 1)}
 	s.enter(st)
 	defer s.leave(st)
 	defer func() {
@@ -139,7 +139,7 @@ func (s *Server) Drain(ctx context.Context) error {
 	n := 0
 	s.each(func(st *stream) {
 		n++
-		st.leash.pull()
+		hangUp(st.io.Context())
 	})
 	if n == 0 {
 		return nil

@@ -14,9 +14,10 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/tap"
+	"google.golang.org/grpc/status"
 )
 
 const (
@@ -27,8 +28,8 @@ const (
 	connWindow   = 16 << 20
 )
 
-// ServerOptions are the options of a gRPC server that this service wants: windows and limits for long bodies, lenient
-// keepalive, and the means by which Drain ends a stream whose handler waits. A nil certificate serves plaintext.
+// ServerOptions are the options of a gRPC server that this service wants: windows and limits for long bodies, and lenient
+// keepalive. A nil certificate serves plaintext.
 func ServerOptions(certificate *tls.Certificate) []grpc.ServerOption {
 	o := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage),
@@ -36,7 +37,6 @@ func ServerOptions(certificate *tls.Certificate) []grpc.ServerOption {
 		grpc.InitialWindowSize(streamWindow),
 		grpc.InitialConnWindowSize(connWindow),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-		grpc.InTapHandle(tie),
 	}
 	if certificate != nil {
 		o = append(o, grpc.Creds(credentials.NewTLS(&tls.Config{
@@ -72,26 +72,17 @@ func SelfSigned() (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
-// leash ends a stream whose handler waits in Recv, so that the handler can return OK: cancelling the stream's context from
-// outside is the only way to do so without a second goroutine for every stream.
-type leash struct{ cancel context.CancelFunc }
+// statusWriter is what grpc-go's server streams can do besides their published interface.
+type statusWriter interface {
+	WriteStatus(*status.Status) error
+}
 
-func (l *leash) pull() {
-	if l != nil {
-		l.cancel()
+// hangUp ends a stream with OK while its handler waits in Recv. A status that is written interrupts the handler; cancelling
+// the stream's context would do that as well, but Recv would then end the stream with CANCELLED, which a gateway takes for a
+// failure. The alternative is a second goroutine for every stream. On a transport that cannot do it nothing happens, and the
+// stream ends by itself.
+func hangUp(ctx context.Context) {
+	if w, ok := grpc.ServerTransportStreamFromContext(ctx).(statusWriter); ok {
+		_ = w.WriteStatus(status.New(codes.OK, "")) // fails only where the stream is over
 	}
-}
-
-type leashKey struct{}
-
-// tie puts a leash into the context of a new stream. It is called before gRPC looks at the context.
-func tie(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	return context.WithValue(ctx, leashKey{}, &leash{cancel}), nil
-}
-
-// leashOf returns the stream's leash, nil on a server without [ServerOptions].
-func leashOf(ctx context.Context) *leash {
-	l, _ := ctx.Value(leashKey{}).(*leash)
-	return l
 }

@@ -25,7 +25,6 @@ type stream struct {
 	io    extprocpb.ExternalProcessor_ProcessServer
 	x     *exchange.Exchange // nil before the request's headers
 	wake  chan struct{}
-	leash *leash
 	place atomic.Uint32
 
 	modes modes
@@ -92,8 +91,8 @@ func (st *stream) mayEnd() bool {
 
 // endIfParked has Drain end the stream if nothing is lost by it.
 func (st *stream) endIfParked() {
-	if st.leash != nil && st.place.CompareAndSwap(parked, ending) {
-		st.leash.pull()
+	if st.place.CompareAndSwap(parked, ending) {
+		hangUp(st.io.Context())
 	}
 }
 
