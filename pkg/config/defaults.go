@@ -46,7 +46,7 @@ func (r *reader) complete(d *document, entries []plugins.Entry) {
 	if !d.pluginsGiven && !d.profilesGiven {
 		r.defaultScheduling(d, entries)
 	}
-	if len(d.profiles) == 0 {
+	if !d.profilesGiven && len(d.profiles) == 0 {
 		p := &profileDecl{name: defaultProfile}
 		for _, it := range d.plugins {
 			if isFilter(it) || isScorer(it) || isPicker(it) {
@@ -112,7 +112,7 @@ func (r *reader) add(d *document, typ string, entries []plugins.Entry) *pluginDe
 	}
 	p := &pluginDecl{name: typ, typ: typ, given: map[string]pos{}, kind: &typeInfo{typ: typ, entry: &entries[i], make: entries[i].New}}
 	p.value = p.kind.make()
-	d.plugins = append(d.plugins, p)
+	d.add(p)
 	return p
 }
 
@@ -139,7 +139,7 @@ func (r *reader) defaultPicker(d *document, p *profileDecl, entries []plugins.En
 	if chosen == nil {
 		chosen = r.add(d, defaultPicker, entries)
 	} else if len(declared) > 1 {
-		r.warnf(p.at, CodeNoEffect, "add the picker that is meant to the profile", "profile %q names no picker, and %d are declared; it uses %q", p.name, len(declared), chosen.name)
+		r.hintf(p.at, CodeNoEffect, "add the picker that is meant to the profile", "profile %q names no picker, and %d are declared; it uses %q", p.name, len(declared), chosen.name)
 	}
 	if chosen != nil {
 		p.refs = append(p.refs, refDecl{ref: chosen.name, at: p.at})
@@ -170,8 +170,12 @@ func (r *reader) defaultHandler(d *document, p *poolDecl, entries []plugins.Entr
 			suggestion = "name the pool's handler"
 		}
 		r.errorf(declared[1].at, CodeConflict, suggestion, "%stwo profile handlers, %q and %q", where, declared[0].name, declared[1].name)
-	case len(p.profiles) > 1:
-		r.errorf(d.profiles[1].at, CodeMissing, "add a plugin that is a profile handler, or keep one profile",
+	case len(p.distinctProfiles(d)) > 1:
+		at := p.distinctProfiles(d)[1].at
+		if !d.poolsGiven {
+			at = d.profiles[1].at
+		}
+		r.errorf(at, CodeMissing, "add a plugin that is a profile handler, or keep one profile",
 			"%sseveral profiles and no profile handler that says which of them runs", where)
 	default:
 		if it := r.add(d, defaultHandler, entries); it != nil {

@@ -25,11 +25,12 @@ type document struct {
 	version string
 
 	plugins  []*pluginDecl
+	named    map[string]*pluginDecl
 	profiles []*profileDecl
 	pools    []*poolDecl
 	stages   []refDecl
 
-	// Whether the field was given at all: an empty list is not the same as none.
+	// Whether the field was given at all: an empty list is not the same as none, but for profiles.
 	pluginsGiven, profilesGiven, poolsGiven, stagesGiven bool
 
 	upstream upstreamSections
@@ -142,6 +143,9 @@ func (r *reader) plugins(key, value *yaml.Node, d *document) {
 		if !named {
 			p.name, p.at = p.typ, p.typAt
 		}
+		if item.Kind == yaml.AliasNode {
+			p.at = at(item)
+		}
 		if p.name == "" {
 			continue
 		}
@@ -157,19 +161,21 @@ func (r *reader) plugins(key, value *yaml.Node, d *document) {
 			r.errorf(p.at, CodeOutOfBounds, "use letters, digits and -", "plugin %s: the name has %s", strconv.Quote(p.name), bad)
 			continue
 		}
-		d.plugins = append(d.plugins, p)
+		d.add(p)
 	}
 }
 
-// plugin returns the plugin of this name, or nil.
-func (d *document) plugin(name string) *pluginDecl {
-	for _, p := range d.plugins {
-		if p.name == name {
-			return p
-		}
+// add appends a plugin whose name is not taken.
+func (d *document) add(p *pluginDecl) {
+	if d.named == nil {
+		d.named = map[string]*pluginDecl{}
 	}
-	return nil
+	d.named[p.name] = p
+	d.plugins = append(d.plugins, p)
 }
+
+// plugin returns the plugin of this name, or nil.
+func (d *document) plugin(name string) *pluginDecl { return d.named[name] }
 
 // pluginNames lists the names for suggestions, those that accept says yes to.
 func (d *document) pluginNames(accept func(*pluginDecl) bool) []string {
@@ -200,7 +206,8 @@ func unprintable(name string) string {
 
 func (r *reader) profiles(key, value *yaml.Node, d *document) {
 	var items []*yaml.Node
-	items, d.profilesGiven = r.list(key, value, "")
+	items, _ = r.list(key, value, "")
+	d.profilesGiven = len(items) > 0
 	for i, item := range items {
 		p := &profileDecl{at: at(item)}
 		where := fmt.Sprintf("schedulingProfiles[%d]", i)

@@ -111,7 +111,7 @@ func (d *document) spec() plugins.Spec {
 func (p *pluginDecl) construct() (any, error) {
 	v := p.kind.make()
 	var again reader
-	again.decode(p.params, plugins.Params(v), p.name, nil)
+	again.decode(p.params, plugins.Params(v), p.name, "", nil)
 	if HasErrors(again.problems) {
 		return nil, again.problems[0]
 	}
@@ -237,7 +237,7 @@ func sequence(items []*yaml.Node) *yaml.Node {
 	return n
 }
 
-// text prints plainly what reads back as the same text, and quotes everything else.
+// text prints plainly what every reader of YAML takes for the same text, and quotes everything else.
 func text(s string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: s}
 	for _, c := range s {
@@ -245,11 +245,14 @@ func text(s string) *yaml.Node {
 			n.Style = yaml.DoubleQuotedStyle
 		}
 	}
-	if plain := (&yaml.Node{Kind: yaml.ScalarNode, Value: s}); s == "" || plain.ShortTag() != "!!str" || s[0] == '-' {
+	if plain := (&yaml.Node{Kind: yaml.ScalarNode, Value: s}); s == "" || plain.ShortTag() != "!!str" || s[0] == '-' || slices.Contains(oldBooleans, strings.ToLower(s)) {
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	return n
 }
+
+// oldBooleans are true or false to readers of YAML 1.1.
+var oldBooleans = []string{"y", "n", "yes", "no", "on", "off"}
 
 func number(f float64) *yaml.Node {
 	return plain(strconv.FormatFloat(f, 'g', -1, 64))

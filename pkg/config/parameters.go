@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"math/big"
 	"slices"
 	"strings"
 
@@ -12,8 +11,9 @@ import (
 )
 
 // decode sets params from a table of parameters; those that it does not name keep their defaults. n may be nil.
-// p, if given, learns where each parameter stands; more are members that are no parameters.
-func (r *reader) decode(n *yaml.Node, params []plugins.Param, where string, p *pluginDecl, more ...field) {
+// where names the plugin, and group the group in it that params are. p, if given, learns where each parameter stands; more
+// are members that are no parameters.
+func (r *reader) decode(n *yaml.Node, params []plugins.Param, where, group string, p *pluginDecl, more ...field) {
 	seen := make([]pos, len(params))
 	if n != nil {
 		fields := more
@@ -37,7 +37,7 @@ func (r *reader) decode(n *yaml.Node, params []plugins.Param, where string, p *p
 				fields = append(fields, field{old, func(k, v *yaml.Node) { set(k, v, true) }})
 			}
 		}
-		if !r.table(n, where, "parameter", fields) {
+		if !r.table(n, where+group, "parameter", fields) {
 			return
 		}
 	}
@@ -79,7 +79,7 @@ func (r *reader) set(param plugins.Param, value *yaml.Node, where string) {
 		r.errorf(at(value), CodeWrongType, suggestion, "%s: %s has no value", where, param.Path)
 		return
 	case param.Kind == plugins.ParamStruct && n.Kind == yaml.MappingNode:
-		r.decode(value, param.Fields(), where+": "+param.Path, nil)
+		r.decode(value, param.Fields(), where, ": "+param.Path, nil)
 		return
 	case param.Kind == plugins.ParamList && n.Kind == yaml.SequenceNode:
 		param.Clear()
@@ -114,11 +114,13 @@ func (r *reader) set(param plugins.Param, value *yaml.Node, where string) {
 			refuse(param.SetFloat(f))
 			return
 		}
-		if _, ok := new(big.Int).SetString(n.Value, 0); ok {
+		r.errorf(at(value), CodeOutOfBounds, "write a smaller number", "%s: %s is %s", where, param.Path, shortened(n.Value))
+		return
+	case "!!float":
+		if param.Kind != plugins.ParamFloat && strings.Trim(n.Value, "+-0123456789") == "" {
 			r.errorf(at(value), CodeOutOfBounds, "write a smaller number", "%s: %s is %s", where, param.Path, shortened(n.Value))
 			return
 		}
-	case "!!float":
 		var v float64
 		if n.Decode(&v) == nil {
 			refuse(param.SetFloat(v))

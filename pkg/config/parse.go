@@ -16,7 +16,7 @@ const MaxBytes = 1 << 20
 
 // maxVisits bounds how many nodes are read; aliases count each time that they are followed, so that a text of nested
 // aliases cannot unfold without end.
-const maxVisits = 200_000
+const maxVisits = 100_000
 
 // reader walks nodes strictly and collects what is wrong with them.
 type reader struct {
@@ -69,8 +69,13 @@ func (r *reader) syntax(data []byte, err error) {
 			}
 		}
 	}
-	suggestion := "check indentation, quotes and brackets here and in the line before"
 	column := 1
+	if _, name, ok := strings.Cut(message, "unknown anchor '"); ok {
+		name, _, _ = strings.Cut(name, "'")
+		before, _, _ := strings.Cut(string(data), "*"+name)
+		line, column = strings.Count(before, "\n")+1, len(before)-strings.LastIndexByte(before, '\n')
+	}
+	suggestion := "check indentation, quotes and brackets here and in the line before"
 	for i, text := range strings.Split(string(data), "\n") {
 		indent := text[:len(text)-len(strings.TrimLeft(text, " \t"))]
 		if tab := strings.IndexByte(indent, '\t'); tab >= 0 && i+1 <= line+1 && len(indent) < len(text) {
@@ -120,7 +125,7 @@ func (r *reader) table(n *yaml.Node, where, what string, fields []field) bool {
 		return false
 	}
 	seen := map[string]pos{}
-	for i := 0; i+1 < len(node.Content); i += 2 {
+	for i := 0; i+1 < len(node.Content) && !r.full(); i += 2 {
 		key, value := r.resolve(node.Content[i]), node.Content[i+1]
 		if key == nil {
 			return false
@@ -160,6 +165,9 @@ func (r *reader) table(n *yaml.Node, where, what string, fields []field) bool {
 	return true
 }
 
+// maxItems bounds lists of the document itself; lists of parameters have bounds of their own.
+const maxItems = 1000
+
 // list returns the items of a list; a missing value is taken as left out, with a warning.
 func (r *reader) list(key, value *yaml.Node, where string) (items []*yaml.Node, given bool) {
 	node := r.resolve(value)
@@ -172,6 +180,9 @@ func (r *reader) list(key, value *yaml.Node, where string) (items []*yaml.Node, 
 	case node.Kind != yaml.SequenceNode:
 		r.errorf(at(value), CodeWrongType, "write a list", "%s%s is %s", prefix(where), key.Value, shown(node))
 		return nil, false
+	case len(node.Content) > maxItems:
+		r.errorf(at(value), CodeTooLarge, "", "%s%s has %d entries; at most %d", prefix(where), key.Value, len(node.Content), maxItems)
+		return nil, true
 	}
 	return node.Content, true
 }

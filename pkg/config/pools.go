@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
@@ -86,6 +87,17 @@ func (d *document) pool(name string) *poolDecl {
 		}
 	}
 	return nil
+}
+
+// distinctProfiles are the pool's profiles that exist, each once.
+func (p *poolDecl) distinctProfiles(d *document) []named {
+	var out []named
+	for _, prof := range p.profiles {
+		if d.profile(prof.name) != nil && !slices.ContainsFunc(out, func(n named) bool { return n.name == prof.name }) {
+			out = append(out, prof)
+		}
+	}
+	return out
 }
 
 // claim enters a name by which a client may ask for a model: it must lead to one pool only.

@@ -87,10 +87,14 @@ func HasErrors(problems []Problem) bool {
 // pos is a place in the text; the zero pos is nowhere.
 type pos struct{ line, column int }
 
+// maxProblems bounds how many problems of a file are told: more help nobody, and cost time to find.
+const maxProblems = 100
+
 // log collects the problems of one file.
 type log struct {
 	file     string
 	problems []Problem
+	hints    []Problem // warnings that are worth telling only where there is no error: they may follow from one
 }
 
 func (l *log) errorf(at pos, code, suggestion, format string, args ...any) {
@@ -101,13 +105,30 @@ func (l *log) warnf(at pos, code, suggestion, format string, args ...any) {
 	l.add(at, Warning, code, suggestion, fmt.Sprintf(format, args...))
 }
 
+func (l *log) hintf(at pos, code, suggestion, format string, args ...any) {
+	l.hints = append(l.hints, Problem{File: l.file, Line: at.line, Column: at.column,
+		Severity: Warning, Code: code, Message: fmt.Sprintf(format, args...), Suggestion: suggestion})
+}
+
 func (l *log) add(at pos, severity Severity, code, suggestion, message string) {
+	if l.full() {
+		return
+	}
+	if len(l.problems) == maxProblems {
+		at, severity, code, suggestion, message = pos{}, Error, CodeTooLarge, "mend these first", fmt.Sprintf("more than %d problems", maxProblems)
+	}
 	l.problems = append(l.problems, Problem{File: l.file, Line: at.line, Column: at.column,
 		Severity: severity, Code: code, Message: message, Suggestion: suggestion})
 }
 
+// full reports whether more problems were found than are told.
+func (l *log) full() bool { return len(l.problems) > maxProblems }
+
 // sorted returns the problems in the order of the text; those without a place come last.
 func (l *log) sorted() []Problem {
+	if !HasErrors(l.problems) {
+		l.problems, l.hints = append(l.problems, l.hints...), nil
+	}
 	slices.SortStableFunc(l.problems, func(a, b Problem) int {
 		if (a.Line == 0) != (b.Line == 0) {
 			return cmp.Compare(b.Line, a.Line)

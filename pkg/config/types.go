@@ -32,7 +32,7 @@ func (r *reader) resolveTypes(d *document, entries []plugins.Entry) {
 		}
 		p.value = p.kind.make()
 		params := plugins.Params(p.value)
-		r.decode(p.params, params, fmt.Sprintf("plugin %q", p.name), p, r.emptyOnly(p)...)
+		r.decode(p.params, params, fmt.Sprintf("plugin %q", p.name), "", p, r.emptyOnly(p)...)
 		if p.kind.entry == nil {
 			r.refuseOthers(p, params)
 		}

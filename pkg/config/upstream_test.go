@@ -1,0 +1,162 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/pkg/catalog"
+	"github.com/fairlead/fairlead/pkg/config"
+)
+
+func TestProblemsOfSectionsOfOtherPickers(t *testing.T) {
+	with := func(plugins, sections string) string {
+		return upstreamHead + strings.Replace(rest, "plugins:\n", "plugins:\n"+plugins, 1) + sections
+	}
+	const noFlow = "not supported by this version: remove it"
+	runProblems(t, []problemRow{
+		{"gates that change nothing", with("", "featureGates: [flowControl=false, haPopulateNonLeaderDatastore, ]\n"), nil},
+		{"gates without effect", with("", "featureGates:\n- dataLayer\n- haPopulateNonLeaderDatastore=false\n"), []string{
+			"10:3: warning: featureGates: dataLayer has no effect; remove it: engines are always scraped",
+			"11:3: warning: featureGates: haPopulateNonLeaderDatastore=false has no effect; remove it: there is no leader election, each replica serves"}},
+		{"gates that cannot be honoured", with("", "featureGates: [flowControl, enableLegacyMetrics=true, flowControll, dataLayer=on, dataLayer, dataLayer]\n"), []string{
+			"9:16: featureGates: flowControl: requests are not queued; " + noFlow,
+			"9:29: featureGates: enableLegacyMetrics: there are no metrics under other names; " + noFlow,
+			`9:55: featureGates: unknown gate "flowControll"; did you mean "flowControl"?`,
+			`9:69: featureGates: "dataLayer=on" is neither on nor off; write dataLayer=true or dataLayer=false`,
+			`9:83: warning: featureGates: dataLayer has no effect; remove it: engines are always scraped`,
+			`9:94: featureGates: "dataLayer" is given twice, first in line 9; keep one of the two`}},
+		{"flow control while its gate is off", with("", "flowControl:\n  maxBytes: 1Gi\n  priorityBands: [{priority: 1, maxRequests: 3}]\n  defaultPriorityBand: {priority: 0}\n"), []string{
+			"9:1: warning: flowControl has no effect: the gate flowControl is off, and requests are not queued; remove it"}},
+		{"mistyped flow control", with("", "flowControl:\n  maxByte: 1Gi\n  priorityBands: [{prio: 1}]\n  saturationDetector: {pluginRef: queue-scorer}\n"), []string{
+			"9:1: warning: flowControl has no effect: the gate flowControl is off, and requests are not queued; remove it",
+			`10:3: flowControl: unknown field "maxByte"; did you mean "maxBytes"?`,
+			`11:20: flowControl: priorityBands[0]: unknown field "prio"; one of priority, maxBytes, maxRequests, fairnessPolicyRef, orderingPolicyRef`,
+			`12:3: saturationDetector: requests are not shed by load; not supported by this version: remove it`}},
+		{"a saturation detector in its old place", with("", "saturationDetector: {pluginRef: queue-scorer}\n"), []string{
+			`9:1: saturationDetector: requests are not shed by load; not supported by this version: remove it`}},
+		{"sections without value", with("", "dataLayer:\nflowControl:\nrequestHandler:\nparser:\n"), []string{
+			"9:1: warning: dataLayer has no value and counts as left out; remove it", "10:1: warning: flowControl has no value and counts as left out; remove it",
+			"11:1: warning: requestHandler has no value and counts as left out; remove it", "12:1: warning: parser has no value and counts as left out; remove it"}},
+
+		{"the data layer's defaults written out", with("- {type: metrics-data-source, parameters: {scheme: http, path: /metrics, insecureSkipVerify: true}}\n- {type: core-metrics-extractor, parameters: {defaultEngine: vllm, engineConfigs: []}}\n",
+			"dataLayer:\n  injectDefaults: false\n  sources: [{pluginRef: metrics-data-source, extractors: [{pluginRef: core-metrics-extractor}]}]\n"), nil},
+		{"other metrics than stand", with("- {type: metrics-data-source, parameters: {scheme: https, interval: 5s}}\n- {type: core-metrics-extractor, parameters: {engineConfigs: [{name: sglang}]}}\n", ""), []string{
+			`4:52: plugin "metrics-data-source": parameter "scheme" of metrics-data-source is not supported; remove it: in this version engines are scraped over http at /metrics`,
+			`4:69: plugin "metrics-data-source": parameter "interval" of metrics-data-source is not supported; remove it: in this version engines are scraped over http at /metrics`,
+			`5:47: plugin "core-metrics-extractor": parameter "engineConfigs" of core-metrics-extractor is not supported; remove it: in this version the metric names are vLLM's`}},
+		{"a data layer that reads nothing", with("", "dataLayer: {injectDefaults: false}\n"), []string{
+			"9:29: dataLayer: injectDefaults is false; remove it: engines are always scraped"}},
+		{"a data layer beyond ours", with("- type: metrics-data-source\n", "dataLayer:\n  sources: [{pluginRef: metrics-data-source}, {pluginRef: queue-scorer, extractors: [{pluginRef: metrics-data-source}]}, {extractors: []}]\n  peerDiscovery: {pluginRef: x}\n  crossReplicaSyncInterval: 1s\n"), []string{
+			"11:25: dataLayer: sources[0]: a source that nobody reads is not supported; add an extractor of type core-metrics-extractor, or remove the source",
+			`11:59: dataLayer: sources[1]: plugin "queue-scorer" is of type queue-scorer; one of type metrics-data-source`,
+			`11:98: dataLayer: sources[1]: extractors[0]: plugin "metrics-data-source" is of type metrics-data-source; one of type core-metrics-extractor`,
+			"11:122: dataLayer: sources[2]: pluginRef is missing; add pluginRef with the name of a plugin",
+			"12:3: dataLayer: peerDiscovery; " + noFlow, "13:3: dataLayer: crossReplicaSyncInterval; " + noFlow}},
+		{"a file discovery", with("- {type: file-discovery, parameters: {path: /etc/endpoints.yaml}}\n", "dataLayer: {discovery: {pluginRef: file-discovery}}\n"), nil},
+		{"a file discovery without path", with("- {type: file-discovery, name: d}\n", "dataLayer: {discovery: {pluginRef: d}}\n"), []string{
+			`4:32: plugin "d": parameter "path" is missing; add it under parameters: text`}},
+		{"a file discovery that nothing refers to", with("- {type: file-discovery, parameters: {path: a}}\n", ""), []string{
+			`4:10: plugin "file-discovery": nothing refers to it; add dataLayer: {discovery: {pluginRef: file-discovery}}, or remove it and use --endpoints`}},
+		{"a discovery that is none", with("", "dataLayer: {discovery: {pluginRef: queue-scorer}}\n"), []string{
+			`9:36: dataLayer: discovery: plugin "queue-scorer" is of type queue-scorer; one of type file-discovery`}},
+		{"a discovery that is not there", with("", "dataLayer: {discovery: {pluginRef: file}}\n"), []string{`9:36: dataLayer: discovery: no plugin is named "file"`}},
+
+		{"estimated tokens", with("- {type: token-producer, parameters: {modelName: m, estimate: {}}}\n", ""), nil},
+		{"exact tokens", with("- {type: token-producer, parameters: {modelName: m, vllm: {url: 'http://x'}}}\n", ""), []string{
+			`4:53: plugin "token-producer": parameter "vllm" of token-producer is not supported; remove it: in this version prompts are counted at 4 bytes per token, unless the client sends token ids`}},
+
+		{"all default parsers", with("- type: openai-parser\n- type: anthropic-parser\n- type: vllmhttp-parser\n- type: passthrough-parser\n",
+			"requestHandler: {parsers: [{pluginRef: openai-parser}, {pluginRef: anthropic-parser}, {pluginRef: vllmhttp-parser}, {pluginRef: passthrough-parser}]}\n"), nil},
+		{"only OpenAI's parser", with("- type: openai-parser\n", "parser: {pluginRef: openai-parser}\n"), []string{
+			"10:1: warning: parsers have no effect: the format of a request is known by its path, and all known ones are read; remove it"}},
+		{"nothing parsed", with("- type: passthrough-parser\n", "requestHandler: {parsers: [{pluginRef: passthrough-parser}]}\n"), []string{
+			"10:18: parsers without openai-parser: OpenAI's requests are always read; remove it, or list openai-parser"}},
+		{"a parser that is none", with("- type: passthrough-parser\n", "parser: {pluginRef: passthru-parser}\n"), []string{
+			`10:21: parsers[0]: no plugin is named "passthru-parser"; did you mean "passthrough-parser"?`}},
+	})
+}
+
+// The shapes of configuration files that users of llm-d's endpoint picker have, and what becomes of each.
+func TestShapesOfExistingFiles(t *testing.T) {
+	refused := func(text string, codes ...string) {
+		t.Helper()
+		_, problems := config.Load([]byte(text), "f", catalog.Builtin())
+		for _, p := range problems {
+			if p.Severity == config.Error && p.Code != config.CodeNotAvailable && p.Code != config.CodeUnsupported {
+				t.Errorf("refused for another reason than what is not available: %v", p)
+			}
+		}
+		var all strings.Builder
+		for _, p := range problems {
+			all.WriteString(p.Error() + "\n")
+		}
+		for _, c := range codes {
+			if !strings.Contains(all.String(), c) {
+				t.Errorf("nothing is said of %s:\n%s", c, all.String())
+			}
+		}
+		if len(codes) == 0 && len(problems) > 0 {
+			t.Errorf("does not load plainly:\n%s", all.String())
+		}
+	}
+	refused(`apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- type: queue-scorer
+- type: kv-cache-utilization-scorer
+- type: prefix-cache-scorer
+- type: approx-prefix-cache-producer
+  parameters: {maxPrefixTokensToMatch: 100000, blockSizeTokens: 64}
+- type: metrics-data-source
+- type: core-metrics-extractor
+schedulingProfiles:
+- name: default
+  plugins:
+  - {pluginRef: queue-scorer, weight: 2}
+  - {pluginRef: kv-cache-utilization-scorer, weight: 2}
+  - {pluginRef: prefix-cache-scorer, weight: 3}
+`)
+	refused(`apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- type: prefill-filter
+- type: decode-filter
+- type: prefix-cache-scorer
+- type: queue-scorer
+- type: max-score-picker
+- type: prefix-based-pd-decider
+  parameters: {nonCachedTokens: 16}
+- type: disagg-profile-handler
+  parameters: {deciders: {prefill: prefix-based-pd-decider}}
+schedulingProfiles:
+- name: prefill
+  plugins: [{pluginRef: prefill-filter}, {pluginRef: prefix-cache-scorer, weight: 2}, {pluginRef: queue-scorer}, {pluginRef: max-score-picker}]
+- name: decode
+  plugins: [{pluginRef: decode-filter}, {pluginRef: prefix-cache-scorer, weight: 2}, {pluginRef: queue-scorer}, {pluginRef: max-score-picker}]
+`, `"prefill-filter"`, `"decode-filter"`, `"disagg-profile-handler"`, `"prefix-based-pd-decider"`, "prefill and decode are not split")
+	refused(`apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+featureGates: [flowControl]
+plugins:
+- type: queue-scorer
+- type: program-aware-fairness
+schedulingProfiles:
+- name: default
+  plugins: [{pluginRef: queue-scorer}]
+flowControl:
+  defaultPriorityBand: {fairnessPolicyRef: program-aware-fairness}
+`, "featureGates: flowControl", `"program-aware-fairness"`)
+	refused(`apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- {type: token-producer, parameters: {modelName: m, vllm: {url: "http://localhost:8000"}}}
+- type: endpoint-notification-source
+- {type: precise-prefix-cache-producer, parameters: {speculativeIndexing: true}}
+- {type: prefix-cache-scorer, parameters: {prefixMatchInfoProducerName: precise-prefix-cache-producer}}
+- type: active-request-scorer
+- type: no-hit-lru-scorer
+schedulingProfiles:
+- name: default
+  plugins: [{pluginRef: prefix-cache-scorer, weight: 2}, {pluginRef: active-request-scorer, weight: 4}, {pluginRef: no-hit-lru-scorer, weight: 2}]
+`, `parameter "vllm"`, `"precise-prefix-cache-producer"`, `"active-request-scorer"`, `"no-hit-lru-scorer"`, "approx-prefix-cache-producer")
+}
