@@ -226,8 +226,8 @@ func TestFactsOfThePool(t *testing.T) {
 	if probe.saw != want {
 		t.Errorf("got  %s\nwant %s", probe.saw, want)
 	}
-	if len(w.notes[reason.StaleSample]) == 0 || len(w.notes[reason.NeverScraped]) == 0 {
-		t.Errorf("noted %v, want stale_sample and never_scraped", w.notes)
+	if len(w.notes[reason.StaleSample]) != 1 || len(w.notes[reason.NeverScraped]) != 1 {
+		t.Errorf("noted %v, want stale_sample and never_scraped once each", w.notes)
 	}
 }
 

@@ -19,7 +19,8 @@ func fillPromptTokens(r *Request, h RequestValue[int64]) {
 	}
 }
 
-// sampled copies one quantity of each candidate's sample into out; never sampled and stale ones stay Unknown.
+// sampled copies one quantity of each candidate's sample into out; never sampled and stale ones stay Unknown. Either is
+// noted once per decision, however many candidates and facts it concerns.
 func sampled[T int32 | float64](c *Cycle, out []T, get func(*pool.Sample) T) {
 	for _, id := range c.Candidates {
 		s := &c.books.Samples[id]
@@ -27,9 +28,15 @@ func sampled[T int32 | float64](c *Cycle, out []T, get func(*pool.Sample) T) {
 		case pool.Fresh:
 			out[id] = get(s)
 		case pool.Stale:
-			c.sink.Note(reason.StaleSample, "")
+			if !c.stale {
+				c.stale = true
+				c.sink.Note(reason.StaleSample, "")
+			}
 		default:
-			c.sink.Note(reason.NeverScraped, "")
+			if !c.never {
+				c.never = true
+				c.sink.Note(reason.NeverScraped, "")
+			}
 		}
 	}
 }
