@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,9 +189,9 @@ func TestPollerOneThatHangsDelaysNobody(t *testing.T) {
 
 func TestPollerKeepsTheLastSampleOfOneThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dead := false
+		var dead atomic.Bool
 		e := &engines{answer: func(context.Context, string) (string, error) {
-			if dead {
+			if dead.Load() {
 				return "", errors.New("connection refused")
 			}
 			return "vllm:num_requests_waiting 5\nvllm:num_requests_running -1\n", nil
@@ -210,7 +211,7 @@ func TestPollerKeepsTheLastSampleOfOneThatFails(t *testing.T) {
 		if n := sink.of(reason.ScrapeRejected); len(n) == 0 || !strings.HasSuffix(n[0], "vllm:num_requests_running is negative: -1") {
 			t.Errorf("rejected: %q", n)
 		}
-		dead = true
+		dead.Store(true)
 		time.Sleep(7 * time.Second)
 		synctest.Wait()
 		s = sample(p, 0)
@@ -221,7 +222,7 @@ func TestPollerKeepsTheLastSampleOfOneThatFails(t *testing.T) {
 		if last.Err == nil || last.Endpoint.Name != "pod-0" || scrapes[0].Err != nil || scrapes[0].Bytes == 0 || scrapes[0].Rejected != 1 {
 			t.Errorf("first scrape %+v, last %+v", scrapes[0], last)
 		}
-		dead = false
+		dead.Store(false)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		s = sample(p, 0)
@@ -317,9 +318,10 @@ func TestPollerBoundsRequestsInFlight(t *testing.T) {
 
 func TestPollerSeesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		start0 := 1000
+		var process atomic.Int64
+		process.Store(1000)
 		e := &engines{answer: func(context.Context, string) (string, error) {
-			return fmt.Sprintf("vllm:num_requests_waiting 9\nprocess_start_time_seconds %d\n", start0), nil
+			return fmt.Sprintf("vllm:num_requests_waiting 9\nprocess_start_time_seconds %d\n", process.Load()), nil
 		}}
 		p := pool.New("a", nil)
 		p.Update(0, members(1))
@@ -327,7 +329,7 @@ func TestPollerSeesARestart(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		before := p.Snapshot().Slots[0].Ref
-		start0++
+		process.Add(1)
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		if after := p.Snapshot().Slots[0].Ref; after.ID != before.ID || after.Incarnation != before.Incarnation+1 {
