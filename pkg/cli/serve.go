@@ -103,7 +103,7 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 
 	picker := extproc.New(extproc.Options{
 		Scheduler: current, Clock: clk.Now, Sink: metrics, Log: log,
-		Received: func(k extproc.Kind) { metrics.Received(k.String()) },
+		Received: func(k extproc.Kind) { metrics.Received(k.String()) }, Observe: metrics.ObserveDecision,
 	})
 	proxied := proxy.New(proxy.Options{Scheduler: current, Clock: clk, Sink: metrics, Log: log, Observe: metrics.ObserveDecision})
 	defer proxied.Close()

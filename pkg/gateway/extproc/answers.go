@@ -87,9 +87,13 @@ func streamRequestBody(piece []byte, end bool) *answer {
 	return &answer{Response: &extprocpb.ProcessingResponse_RequestBody{RequestBody: streamedBody(piece, end)}}
 }
 
-// passRequestTrailers answers request trailers.
-func passRequestTrailers() *answer {
-	return &answer{Response: &extprocpb.ProcessingResponse_RequestTrailers{RequestTrailers: &extprocpb.TrailersResponse{}}}
+// passRequestTrailers answers request trailers, without those of the names in remove.
+func passRequestTrailers(remove []string) *answer {
+	t := &extprocpb.TrailersResponse{}
+	if len(remove) > 0 {
+		t.HeaderMutation = &extprocpb.HeaderMutation{RemoveHeaders: remove}
+	}
+	return &answer{Response: &extprocpb.ProcessingResponse_RequestTrailers{RequestTrailers: t}}
 }
 
 // passResponseHeaders is the answer to response headers. Where a hook changes the body its length is taken out.

@@ -1,10 +1,13 @@
 package extproc
 
 import (
+	"strings"
+
 	extprocpb "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 
 	"github.com/fairlead/fairlead/pkg/exchange"
 	"github.com/fairlead/fairlead/pkg/openai"
+	"github.com/fairlead/fairlead/pkg/pool"
 )
 
 func (st *stream) onRequestHeaders(m *extprocpb.ProcessingRequest, h *extprocpb.HttpHeaders) error {
@@ -21,7 +24,8 @@ func (st *stream) onRequestHeaders(m *extprocpb.ProcessingRequest, h *extprocpb.
 	st.x.Transport("modes", st.modes.String())
 	via := st.modes.via(said)
 	via.Subset, via.HasSubset = readSubset(m.GetMetadataContext())
-	a := st.x.Headers(now, readHeaders(h.GetHeaders()), via, st.requestEnd)
+	headers := readHeaders(h.GetHeaders())
+	a := st.decide(func(now pool.Instant) exchange.Action { return st.x.Headers(now, headers, via, st.requestEnd) })
 
 	if st.modes.overrides && !st.requestEnd && a.Do != exchange.Reply {
 		if err := st.send(overrideRequest()); err != nil {
@@ -42,7 +46,7 @@ func (st *stream) onRequestBody(b *extprocpb.HttpBody) error {
 	case st.modes.request == buffered && !st.requestEnd, st.modes.request == partial && !st.forwarded:
 		end = end || st.modes.request == buffered // the message is the whole body, also where trailers follow
 		st.requestEnd = end
-		if a := st.x.Body(st.s.o.Clock(), chunk, end); !st.forwarded {
+		if a := st.bring(chunk, end); !st.forwarded {
 			st.asked, st.kept = RequestBody, [][]byte{chunk}
 			return st.act(a)
 		}
@@ -59,7 +63,7 @@ func (st *stream) onChunk(chunk []byte, end bool) error {
 			st.kept = append(st.kept, chunk)
 		}
 	}
-	a := st.x.Body(st.s.o.Clock(), chunk, end)
+	a := st.bring(chunk, end)
 	if a.Do == exchange.Ignore {
 		return nil
 	}
@@ -70,16 +74,25 @@ func (st *stream) onChunk(chunk []byte, end bool) error {
 	return st.act(a)
 }
 
-func (st *stream) onRequestTrailers() error {
+func (st *stream) bring(chunk []byte, end bool) exchange.Action {
+	return st.decide(func(now pool.Instant) exchange.Action { return st.x.Body(now, chunk, end) })
+}
+
+func (st *stream) onRequestTrailers(t *extprocpb.HttpTrailers) error {
+	for _, f := range t.GetTrailers().GetHeaders() {
+		if name := strings.ToLower(f.GetKey()); exchange.ControlHeader(name) {
+			st.refused = append(st.refused, name)
+		}
+	}
 	if st.x == nil || st.requestEnd || st.forwarded && st.modes.request != duplex {
 		st.requestEnd = true
-		return st.send(passRequestTrailers())
+		return st.send(passRequestTrailers(st.refused))
 	}
 	st.requestEnd, st.trailers, st.asked = true, true, RequestTrailers
-	if a := st.x.Body(st.s.o.Clock(), nil, true); !st.forwarded {
+	if a := st.bring(nil, true); !st.forwarded {
 		return st.act(a)
 	}
-	return st.send(passRequestTrailers())
+	return st.send(passRequestTrailers(st.refused))
 }
 
 // act does what the exchange says until the gateway's next message is due.
@@ -93,12 +106,12 @@ func (st *stream) act(a exchange.Action) error {
 			case st.asked == RequestHeaders && (st.modes.request == buffered || st.modes.request == partial):
 				return st.send(passRequestHeaders()) // without it the body does not come
 			}
-			a = st.x.Unseen(st.s.o.Clock())
+			a = st.decide(st.x.Unseen)
 		case exchange.Hold:
 			if err := st.wait(); err != nil {
 				return err
 			}
-			a = st.x.Resume(st.s.o.Clock())
+			a = st.decide(st.x.Resume)
 		case exchange.Reply:
 			if err := st.send(immediate(st.x.ID, a.Reply)); err != nil {
 				return err
@@ -129,7 +142,7 @@ func (st *stream) forward(a *exchange.Action) error {
 	case st.asked == RequestBody:
 		return st.send(forwardBuffered(st.x.ID, a, st.edited()))
 	}
-	m := passRequestTrailers() // trailers without a body: metadata is what still can carry the destination
+	m := passRequestTrailers(st.refused) // trailers without a body: metadata is what still can carry the destination
 	m.DynamicMetadata = decisionMetadata(st.x.ID, destination(a.To))
 	return st.send(m)
 }
@@ -144,7 +157,7 @@ func (st *stream) release() error {
 	}
 	switch {
 	case st.trailers:
-		return st.send(passRequestTrailers())
+		return st.send(passRequestTrailers(st.refused))
 	case last < 0 && st.requestEnd && st.asked != RequestHeaders:
 		return st.pass(nil, true)
 	}

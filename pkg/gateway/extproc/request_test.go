@@ -364,6 +364,25 @@ func TestControlHeadersOfAClientAreRemoved(t *testing.T) {
 	gw.done()
 }
 
+func TestControlTrailersOfAClientAreRemoved(t *testing.T) {
+	g := newRig(t, rigOptions{})
+	gw := g.open()
+	gw.headers(duplex, none)
+	gw.body(chat, false)
+	gw.send(&extprocpb.ProcessingRequest{Request: &extprocpb.ProcessingRequest_RequestTrailers{RequestTrailers: &extprocpb.HttpTrailers{
+		Trailers: headerMap("x-checksum", "1", exchange.HeaderDestination, "6.6.6.6:1"),
+	}}})
+	for {
+		if got := gw.recv().GetRequestTrailers(); got != nil {
+			if diff := cmp.Diff([]string{exchange.HeaderDestination}, got.GetHeaderMutation().GetRemoveHeaders()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			break
+		}
+	}
+	gw.done()
+}
+
 func TestDestination(t *testing.T) {
 	cases := []struct {
 		name, endpoints, tokens string

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	alspb "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
 	extprocpb "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -30,6 +31,9 @@ type Options struct {
 	Log *slog.Logger
 	// Received is called for every message that a gateway sends, from any goroutine. Nil: nobody counts.
 	Received func(Kind)
+	// Observe is told what time the calls of the exchange took until the request was forwarded or refused, without the time
+	// between them. Nil: nobody asks.
+	Observe func(time.Duration)
 }
 
 // Kind is the kind of a message that a gateway sends.
@@ -75,6 +79,9 @@ func New(o Options) *Server {
 	}
 	if o.Received == nil {
 		o.Received = func(Kind) {}
+	}
+	if o.Observe == nil {
+		o.Observe = func(time.Duration) {}
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

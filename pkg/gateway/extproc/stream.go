@@ -3,6 +3,7 @@ package extproc
 import (
 	"errors"
 	"sync/atomic"
+	"time"
 
 	extprocpb "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc/codes"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/fairlead/fairlead/pkg/exchange"
 	"github.com/fairlead/fairlead/pkg/openai"
+	"github.com/fairlead/fairlead/pkg/pool"
 )
 
 var (
@@ -38,6 +40,8 @@ type stream struct {
 	requestEnd bool
 	trailers   bool // the request ended with trailers, which are answered after the body
 	pieces     [][]byte
+	refused    []string // trailers that are taken out
+	spent      pool.Instant
 
 	// The response.
 	responseSeen, responseEnd bool
@@ -114,6 +118,19 @@ func (st *stream) wait() error {
 	}
 }
 
+// decide makes one call of the exchange and sums up what the calls take until the decision.
+func (st *stream) decide(call func(now pool.Instant) exchange.Action) exchange.Action {
+	now := st.s.o.Clock()
+	a := call(now)
+	if !st.forwarded {
+		st.spent += st.s.o.Clock() - now
+		if a.Do == exchange.Forward || a.Do == exchange.Reply {
+			st.s.o.Observe(time.Duration(st.spent))
+		}
+	}
+	return a
+}
+
 func (st *stream) send(m *answer) error { return st.io.Send(m) }
 
 // handle gives one message to the exchange and answers it. A message of a kind not known is ignored, as the protocol
@@ -128,7 +145,7 @@ func (st *stream) handle(m *extprocpb.ProcessingRequest) error {
 		return st.onRequestBody(r.RequestBody)
 	case *extprocpb.ProcessingRequest_RequestTrailers:
 		st.s.o.Received(RequestTrailers)
-		return st.onRequestTrailers()
+		return st.onRequestTrailers(r.RequestTrailers)
 	case *extprocpb.ProcessingRequest_ResponseHeaders:
 		st.s.o.Received(ResponseHeaders)
 		return st.onResponseHeaders(m, r.ResponseHeaders)
