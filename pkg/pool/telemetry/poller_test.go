@@ -51,6 +51,19 @@ func (e *engines) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(page)), Request: r}, nil
 }
 
+func (e *engines) times(host string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.asked[host])
+}
+
+// totals returns how many hosts were asked, and how many requests were in flight at most.
+func (e *engines) totals() (hosts, most int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.asked), e.most
+}
+
 // counts is a sink that keeps all.
 type counts struct {
 	mu    sync.Mutex
@@ -174,8 +187,8 @@ func TestPollerOneThatHangsDelaysNobody(t *testing.T) {
 				}
 			}
 		}
-		if e.most > 51 { // all others answer at once; at the start they are asked together
-			t.Errorf("%d requests at the same time", e.most)
+		if _, most := e.totals(); most > 51 { // all others answer at once; at the start they are asked together
+			t.Errorf("%d requests at the same time", most)
 		}
 		failed := sink.of(reason.ScrapeFailed)
 		if n := len(failed); n < 500 || n > 700 {
@@ -200,8 +213,14 @@ func TestPollerKeepsTheLastSampleOfOneThatFails(t *testing.T) {
 		p := pool.New("a", nil)
 		p.Update(0, members(1))
 		clock := stopwatch()
+		var mu sync.Mutex
 		var scrapes []Scrape
-		start(t, Options{Pools: []*pool.Pool{p}, Clock: clock, Transport: e, Sink: &sink, Scraped: func(s Scrape) { scrapes = append(scrapes, s) }})
+		keep := func(s Scrape) {
+			mu.Lock()
+			defer mu.Unlock()
+			scrapes = append(scrapes, s)
+		}
+		start(t, Options{Pools: []*pool.Pool{p}, Clock: clock, Transport: e, Sink: &sink, Scraped: keep})
 		time.Sleep(2500 * time.Millisecond)
 		synctest.Wait()
 		s := sample(p, 0)
@@ -218,10 +237,12 @@ func TestPollerKeepsTheLastSampleOfOneThatFails(t *testing.T) {
 		if s.State(clock(), p.StaleAfter()) != pool.Stale || s.Waiting != 5 {
 			t.Errorf("dead: %+v", s)
 		}
+		mu.Lock()
 		last := scrapes[len(scrapes)-1]
 		if last.Err == nil || last.Endpoint.Name != "pod-0" || scrapes[0].Err != nil || scrapes[0].Bytes == 0 || scrapes[0].Rejected != 1 {
 			t.Errorf("first scrape %+v, last %+v", scrapes[0], last)
 		}
+		mu.Unlock()
 		dead.Store(false)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -239,8 +260,8 @@ func TestPollerFollowsTheMembership(t *testing.T) {
 		start(t, Options{Pools: []*pool.Pool{one, two}, Clock: stopwatch(), Transport: e})
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if len(e.asked) != 0 {
-			t.Fatalf("nobody is there, and %v was asked", e.asked)
+		if n, _ := e.totals(); n != 0 {
+			t.Fatalf("nobody is there, and %d were asked", n)
 		}
 		m := members(2)
 		one.Update(1, m[:1])
@@ -248,20 +269,20 @@ func TestPollerFollowsTheMembership(t *testing.T) {
 		time.Sleep(101 * time.Millisecond)
 		synctest.Wait()
 		for host := range map[string]bool{"10.0.0.0:8000": true, "10.0.0.1:8000": true} {
-			if len(e.asked[host]) != 1 {
-				t.Errorf("%s joined 101 ms ago and was asked %d times", host, len(e.asked[host]))
+			if e.times(host) != 1 {
+				t.Errorf("%s joined 101 ms ago and was asked %d times", host, e.times(host))
 			}
 		}
 		one.Update(2, nil)
 		time.Sleep(101 * time.Millisecond)
 		synctest.Wait()
-		left, stayed := len(e.asked["10.0.0.0:8000"]), len(e.asked["10.0.0.1:8000"])
+		left, stayed := e.times("10.0.0.0:8000"), e.times("10.0.0.1:8000")
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		if n := len(e.asked["10.0.0.0:8000"]); n != left {
+		if n := e.times("10.0.0.0:8000"); n != left {
 			t.Errorf("it left and was asked %d times", n-left)
 		}
-		if n := len(e.asked["10.0.0.1:8000"]) - stayed; n < 9 || n > 11 {
+		if n := e.times("10.0.0.1:8000") - stayed; n < 9 || n > 11 {
 			t.Errorf("it stayed and was asked %d times in 10 s", n)
 		}
 	})
@@ -307,11 +328,8 @@ func TestPollerBoundsRequestsInFlight(t *testing.T) {
 		start(t, Options{Pools: []*pool.Pool{p}, Clock: stopwatch(), Transport: e, Concurrency: 5})
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
-		if e.most != 5 {
-			t.Errorf("%d at the same time", e.most)
-		}
-		if len(e.asked) != 40 {
-			t.Errorf("%d were asked", len(e.asked))
+		if asked, most := e.totals(); asked != 40 || most != 5 {
+			t.Errorf("%d were asked, %d at the same time", asked, most)
 		}
 	})
 }
