@@ -38,7 +38,7 @@ func (r *reader) checkProfile(d *document, p *profileDecl, used map[string]bool)
 		ref := &p.refs[i]
 		it := d.plugin(ref.ref)
 		if it == nil {
-			r.errorf(ref.at, CodeUndefined, didYouMeanOr(ref.ref, d.pluginNames(inProfile)), "%s: no plugin is named %q", where, ref.ref)
+			r.errorf(ref.at, CodeUndefined, r.declare(d, ref.ref, inProfile), "%s: no plugin is named %q", where, ref.ref)
 			complete = false
 			continue
 		}
@@ -81,6 +81,17 @@ func (r *reader) checkProfile(d *document, p *profileDecl, used map[string]bool)
 	}
 }
 
+// declare is the advice for a reference to nothing: the type of this name, if there is one, is to be declared; else another
+// name was meant.
+func (r *reader) declare(d *document, name string, accept func(*pluginDecl) bool) string {
+	for _, typ := range d.types {
+		if typ == name {
+			return fmt.Sprintf("add - type: %s to plugins", name)
+		}
+	}
+	return didYouMeanOr(name, d.pluginNames(accept))
+}
+
 func (r *reader) checkPool(d *document, p *poolDecl) {
 	where := fmt.Sprintf("pool %q", p.name)
 	seen := map[string]pos{}
@@ -105,7 +116,7 @@ func (r *reader) checkPool(d *document, p *poolDecl) {
 	it := d.plugin(p.handler)
 	switch {
 	case it == nil:
-		r.errorf(p.handlerAt, CodeUndefined, didYouMeanOr(p.handler, d.pluginNames(isHandler)), "%s: no plugin is named %q", where, p.handler)
+		r.errorf(p.handlerAt, CodeUndefined, r.declare(d, p.handler, isHandler), "%s: no plugin is named %q", where, p.handler)
 	case it.kind == nil:
 	case !isHandler(it):
 		r.errorf(p.handlerAt, CodeWrongRole, didYouMeanOr(p.handler, d.pluginNames(isHandler)), "%s: handler %q is %s", where, p.handler, role(it))
@@ -125,7 +136,7 @@ func (r *reader) checkStages(d *document) {
 		it := d.plugin(s.ref)
 		switch {
 		case it == nil:
-			r.errorf(s.at, CodeUndefined, didYouMeanOr(s.ref, d.pluginNames(isStage)), "stages: no plugin is named %q", s.ref)
+			r.errorf(s.at, CodeUndefined, r.declare(d, s.ref, isStage), "stages: no plugin is named %q", s.ref)
 		case it.kind != nil && !isStage(it):
 			r.errorf(s.at, CodeWrongRole, "remove it from stages", "stages: %q is %s", s.ref, role(it))
 		}

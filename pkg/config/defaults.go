@@ -120,8 +120,8 @@ func (r *reader) add(d *document, typ string, entries []plugins.Entry) *pluginDe
 // else a max-score-picker.
 func (r *reader) defaultPicker(d *document, p *profileDecl, entries []plugins.Entry) {
 	for _, ref := range p.refs {
-		if it := d.plugin(ref.ref); it != nil && (it.kind == nil || isPicker(it)) {
-			return
+		if it := d.plugin(ref.ref); it == nil || it.kind == nil || isPicker(it) {
+			return // it has one, or names something that is reported and may have been meant to be one
 		}
 	}
 	var declared []*pluginDecl

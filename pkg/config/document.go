@@ -33,6 +33,9 @@ type document struct {
 	// Whether the field was given at all: an empty list is not the same as none, but for profiles.
 	pluginsGiven, profilesGiven, poolsGiven, stagesGiven bool
 
+	// types are those of the catalogue.
+	types []string
+
 	upstream upstreamSections
 	// discovery is where endpoints come from, if the document says so; nil leaves it to the command line.
 	discovery *FileDiscovery

@@ -166,6 +166,8 @@ func TestProblemsOfProfiles(t *testing.T) {
 			`9:23: profile "a": plugins[0]: pluginRef is missing; add pluginRef with the name of a plugin`}},
 		{"a reference to nothing", with("- name: a\n  plugins:\n  - pluginRef: queue-scorer\n  - pluginRef: max-scor-picker\n  - pluginRef: dice\n"), []string{
 			`12:16: profile "a": no plugin is named "max-scor-picker"; did you mean "max-score-picker"?`}},
+		{"a reference to a type that is not declared", head + "plugins: [{type: queue-scorer}]\nschedulingProfiles: [{name: a, plugins: [{pluginRef: queue-scorer}, {pluginRef: max-score-picker}]}]\n", []string{
+			`4:81: profile "a": no plugin is named "max-score-picker"; add - type: max-score-picker to plugins`}},
 		{"two pickers", with("- name: a\n  plugins:\n  - pluginRef: queue-scorer\n  - pluginRef: max-score-picker\n  - pluginRef: dice\n"), []string{
 			`13:16: profile "a": two pickers, "max-score-picker" and "dice"; keep one`}},
 		{"one plugin twice", with("- name: a\n  plugins:\n  - pluginRef: queue-scorer\n  - pluginRef: queue-scorer\n  - pluginRef: dice\n"), []string{

@@ -23,6 +23,9 @@ type typeInfo struct {
 
 // resolveTypes finds what each plugin is and decodes its parameters.
 func (r *reader) resolveTypes(d *document, entries []plugins.Entry) {
+	for _, e := range entries {
+		d.types = append(d.types, e.Type)
+	}
 	for _, p := range d.plugins {
 		if p.typ == "" {
 			continue
