@@ -29,11 +29,12 @@ func (h *host) parse(body []byte, chat bool, maxModelLen int32) (*generation, *a
 	if !utf8.Valid(body) {
 		return nil, badRequest("", "There was an error parsing the body: it is not valid UTF-8.")
 	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(body, &members); err != nil {
-		return nil, badRequest("", "There was an error parsing the body: "+err.Error()+".")
+	if !json.Valid(body) {
+		var any json.RawMessage
+		return nil, badRequest("", fmt.Sprintf("There was an error parsing the body: %v.", json.Unmarshal(body, &any)))
 	}
-	if members == nil {
+	given := members(body)
+	if given == nil {
 		return nil, badRequest("", "There was an error parsing the body: it must be a JSON object.")
 	}
 	var wish struct {
@@ -43,7 +44,6 @@ func (h *host) parse(body []byte, chat bool, maxModelLen int32) (*generation, *a
 		minTokens, seed, n    *int64
 		ignoreEOS             *bool
 	}
-	var options map[string]json.RawMessage
 	for _, m := range [...]struct {
 		name string
 		into any
@@ -51,7 +51,6 @@ func (h *host) parse(body []byte, chat bool, maxModelLen int32) (*generation, *a
 		{"model", &wish.model},
 		{"cache_salt", &wish.salt},
 		{"stream", &wish.stream},
-		{"stream_options", &options},
 		{"max_tokens", &wish.maxTokens},
 		{"max_completion_tokens", &wish.completion},
 		{"min_tokens", &wish.minTokens},
@@ -59,7 +58,7 @@ func (h *host) parse(body []byte, chat bool, maxModelLen int32) (*generation, *a
 		{"n", &wish.n},
 		{"ignore_eos", &wish.ignoreEOS},
 	} {
-		raw := members[m.name]
+		raw := given[m.name]
 		if raw == nil || string(raw) == "null" {
 			continue
 		}
@@ -76,7 +75,11 @@ func (h *host) parse(body []byte, chat bool, maxModelLen int32) (*generation, *a
 		g.model = h.fleet.models.base
 	}
 	g.request.Adapter = adapter
-	if options != nil {
+	if raw := given["stream_options"]; raw != nil && string(raw) != "null" {
+		options := members(raw)
+		if options == nil {
+			return nil, badRequest("stream_options", fmt.Sprintf("stream_options has a wrong type: %.40s", raw))
+		}
 		if !wish.stream {
 			return nil, badRequest("stream_options", "Stream options can only be defined when `stream=True`.")
 		}
@@ -88,7 +91,7 @@ func (h *host) parse(body []byte, chat bool, maxModelLen int32) (*generation, *a
 		return nil, badRequest("n", fmt.Sprintf("n is %d; this simulated engine gives one choice per request.", *wish.n))
 	}
 
-	tokens, refused := promptTokens(members, chat, len(body))
+	tokens, refused := promptTokens(given, chat, len(body))
 	if refused != nil {
 		return nil, refused
 	}
@@ -151,23 +154,23 @@ func (g *generation) setOutput(limit *int64, param string, least *int64, ignoreE
 }
 
 // promptTokens renders what the model reads. bodyBytes guides the first allocation.
-func promptTokens(members map[string]json.RawMessage, chat bool, bodyBytes int) ([]uint32, *apiError) {
+func promptTokens(given map[string]json.RawMessage, chat bool, bodyBytes int) ([]uint32, *apiError) {
 	tokens := make([]uint32, 0, bodyBytes/bytesPerToken+16)
 	tokens = append(tokens, tokenBegin)
 	if !chat {
-		raw := members["prompt"]
+		raw := given["prompt"]
 		if raw == nil {
 			return nil, badRequest("prompt", "prompt is required.")
 		}
 		return appendPrompt(tokens, raw)
 	}
-	var messages []json.RawMessage
-	if raw := members["messages"]; raw == nil || json.Unmarshal(raw, &messages) != nil || len(messages) == 0 {
+	messages, _ := elements(given["messages"])
+	if len(messages) == 0 {
 		return nil, badRequest("messages", "messages is required, a list of at least one message.")
 	}
-	if tools := members["tools"]; tools != nil && string(tools) != "null" {
-		tokens = appendRole(tokens, "tools")
-		tokens = appendText(tokens, string(tools))
+	if tools := given["tools"]; tools != nil && string(tools) != "null" {
+		tokens = appendRole(tokens, []byte("tools"))
+		tokens = appendText(tokens, tools)
 		tokens = append(tokens, tokenTurn)
 	}
 	for _, raw := range messages {
@@ -176,5 +179,5 @@ func promptTokens(members map[string]json.RawMessage, chat bool, bodyBytes int) 
 			return nil, refused
 		}
 	}
-	return appendRole(tokens, "assistant"), nil
+	return appendRole(tokens, []byte("assistant")), nil
 }

@@ -1,6 +1,9 @@
 package server
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+)
 
 // Prompts are made into tokens cheaply and so that equal texts are equal tokens: every four bytes of a piece of text are one,
 // what is left at the end of a piece is one, and roles, turns and other marks are special ones. A conversation that goes on
@@ -20,7 +23,7 @@ const (
 const bytesPerToken = 4
 
 // appendText appends the tokens of one piece of text.
-func appendText(dst []uint32, text string) []uint32 {
+func appendText(dst []uint32, text []byte) []uint32 {
 	i := 0
 	for ; i+bytesPerToken <= len(text); i += bytesPerToken {
 		dst = append(dst, uint32(text[i])|uint32(text[i+1])<<8|uint32(text[i+2])<<16|uint32(text[i+3])<<24)
@@ -36,7 +39,7 @@ func appendText(dst []uint32, text string) []uint32 {
 }
 
 // appendRole opens a message.
-func appendRole(dst []uint32, role string) []uint32 {
+func appendRole(dst []uint32, role []byte) []uint32 {
 	dst = append(dst, tokenRole)
 	dst = appendText(dst, role)
 	return append(dst, tokenContent)
@@ -44,12 +47,12 @@ func appendRole(dst []uint32, role string) []uint32 {
 
 // appendMessage appends a message of a chat, which is a JSON object. What is no text is taken as the JSON that it is.
 func appendMessage(dst []uint32, raw json.RawMessage) ([]uint32, *apiError) {
-	var message map[string]json.RawMessage
-	if json.Unmarshal(raw, &message) != nil || message == nil {
+	message := members(raw)
+	if message == nil {
 		return dst, badRequest("messages", "Each message must be an object.")
 	}
-	var role string
-	if json.Unmarshal(message["role"], &role) != nil || role == "" {
+	role, _ := text(message["role"])
+	if len(role) == 0 {
 		return dst, badRequest("messages", "Each message must have a role, a string.")
 	}
 	dst = appendRole(dst, role)
@@ -60,7 +63,7 @@ func appendMessage(dst []uint32, raw json.RawMessage) ([]uint32, *apiError) {
 	for _, member := range [...]string{"tool_calls", "tool_call_id", "name"} {
 		if value := message[member]; value != nil && string(value) != "null" {
 			dst = append(dst, tokenPart)
-			dst = appendText(dst, string(value))
+			dst = appendText(dst, value)
 		}
 	}
 	return append(dst, tokenTurn), nil
@@ -70,64 +73,58 @@ func appendContent(dst []uint32, raw json.RawMessage) ([]uint32, *apiError) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return dst, nil
 	}
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return appendText(dst, text), nil
+	if whole, ok := text(raw); ok {
+		return appendText(dst, whole), nil
 	}
-	var parts []json.RawMessage
-	if json.Unmarshal(raw, &parts) != nil {
+	parts, ok := elements(raw)
+	if !ok {
 		return dst, badRequest("messages", "The content of a message must be a string or a list of parts.")
 	}
-	for _, part := range parts {
-		var p struct {
-			Type string  `json:"type"`
-			Text *string `json:"text"`
-		}
-		if json.Unmarshal(part, &p) != nil {
+	for _, raw := range parts {
+		part := members(raw)
+		if part == nil {
 			return dst, badRequest("messages", "Each content part must be an object with a type.")
 		}
-		if p.Type == "text" && p.Text != nil {
-			dst = appendText(dst, *p.Text)
+		kind, _ := text(part["type"])
+		if piece, ok := text(part["text"]); ok && string(kind) == "text" {
+			dst = appendText(dst, piece)
 			continue
 		}
 		dst = append(dst, tokenPart)
-		dst = appendText(dst, string(part))
+		dst = appendText(dst, raw)
 	}
 	return dst, nil
 }
 
 // appendPrompt appends the prompt of a completion: a string, a list of token ids, or a list of one of these.
 func appendPrompt(dst []uint32, raw json.RawMessage) ([]uint32, *apiError) {
-	var text string
-	if json.Unmarshal(raw, &text) == nil && string(raw) != "null" {
-		return appendText(dst, text), nil
+	if whole, ok := text(raw); ok {
+		return appendText(dst, whole), nil
 	}
-	var ids []uint32
-	if json.Unmarshal(raw, &ids) == nil && len(ids) > 0 {
-		for _, id := range ids {
-			dst = append(dst, id^tokenGivenFlag)
-		}
-		return dst, nil
-	}
-	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) != nil || len(list) == 0 {
+	list, _ := elements(raw)
+	switch {
+	case len(list) == 0:
 		return dst, badRequest("prompt", "prompt must be a string, a list of token ids, or a list of one of these.")
-	}
-	if len(list) > 1 {
+	case list[0][0] != '"' && list[0][0] != '[':
+		return appendIDs(dst, raw)
+	case len(list) > 1:
 		return dst, badRequest("prompt", "This simulated engine takes one prompt per request.")
+	case list[0][0] == '[':
+		return appendIDs(dst, list[0])
 	}
-	if len(list[0]) > 0 && list[0][0] == '[' {
-		var ids []uint32
-		if json.Unmarshal(list[0], &ids) != nil || len(ids) == 0 {
-			return dst, badRequest("prompt", "A list of token ids must have non-negative integers.")
-		}
-		for _, id := range ids {
-			dst = append(dst, id^tokenGivenFlag)
-		}
-		return dst, nil
+	whole, _ := text(list[0])
+	return appendText(dst, whole), nil
+}
+
+// appendIDs appends the tokens of a JSON list of token ids.
+func appendIDs(dst []uint32, raw json.RawMessage) ([]uint32, *apiError) {
+	var ids []uint32
+	// encoding/json takes a null for a 0.
+	if bytes.Contains(raw, []byte("null")) || json.Unmarshal(raw, &ids) != nil || len(ids) == 0 {
+		return dst, badRequest("prompt", "A list of token ids must have non-negative integers.")
 	}
-	if json.Unmarshal(list[0], &text) != nil {
-		return dst, badRequest("prompt", "prompt must be a string, a list of token ids, or a list of one of these.")
+	for _, id := range ids {
+		dst = append(dst, id^tokenGivenFlag)
 	}
-	return appendText(dst, text), nil
+	return dst, nil
 }

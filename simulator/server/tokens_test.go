@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
@@ -95,6 +96,49 @@ func FuzzParse(f *testing.F) {
 			t.Fatal(err)
 		}
 		e.Abort(id)
+	})
+}
+
+// FuzzSplit compares the parts into which valid JSON is taken with those of encoding/json.
+func FuzzSplit(f *testing.F) {
+	for _, seed := range []string{`{"a":1,"b":[{}, "\\\"]", null],"a" : "x\u00e9" }`, ` [ 1.5e3 ,"a,b]",{"c":[]} ] `, `{}`, `[]`, `"\\"`, `{"\u0061":0,"":"\ud800"}`, `null`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if !json.Valid(raw) || !utf8.Valid(raw) {
+			return
+		}
+		var object map[string]json.RawMessage
+		isObject := json.Unmarshal(raw, &object) == nil && object != nil
+		got := members(raw)
+		if isObject != (got != nil) || len(got) != len(object) {
+			t.Fatalf("members of %q: %q, want %q", raw, got, object)
+		}
+		for name, value := range object {
+			if string(got[name]) != string(value) {
+				t.Fatalf("member %q of %q is %q, want %q", name, raw, got[name], value)
+			}
+			if value[0] == '"' {
+				var want string
+				if err := json.Unmarshal(value, &want); err != nil {
+					t.Fatal(err)
+				}
+				if s, ok := text(got[name]); !ok || string(s) != want {
+					t.Fatalf("text of %s is %q, want %q", value, s, want)
+				}
+			}
+		}
+		var array []json.RawMessage
+		isArray := json.Unmarshal(raw, &array) == nil && array != nil
+		list, ok := elements(raw)
+		if isArray != ok || len(list) != len(array) {
+			t.Fatalf("elements of %q: %q, want %q", raw, list, array)
+		}
+		for i := range array {
+			if string(list[i]) != string(array[i]) {
+				t.Fatalf("element %d of %q is %q, want %q", i, raw, list[i], array[i])
+			}
+		}
 	})
 }
 
