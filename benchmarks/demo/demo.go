@@ -64,7 +64,9 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	bases := make([]string, o.Pods)
-	args := []string{"gateway", "--listen", address(o.Pods), "--metrics-bind", "127.0.0.1", "--metrics-port", strconv.Itoa(first + o.Pods + 1)}
+	// Pods are asked for their load once per engine second, as they would be at real speed.
+	scrape := max(time.Duration(float64(time.Second)/o.Speed), 50*time.Millisecond)
+	args := []string{"gateway", "--refresh-metrics-interval", scrape.String(), "--listen", address(o.Pods), "--metrics-bind", "127.0.0.1", "--metrics-port", strconv.Itoa(first + o.Pods + 1)}
 	for i := range bases {
 		bases[i] = "http://" + address(i)
 		if err := pods.ready(ctx, bases[i]+"/health"); err != nil {
