@@ -28,14 +28,32 @@ import (
 
 // notes counts reasons.
 type notes struct {
-	mu sync.Mutex
-	n  map[reason.ID]int
+	mu    sync.Mutex
+	n     map[reason.ID]int
+	heard chan reason.ID
 }
 
 func (n *notes) Note(id reason.ID, _ string) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	n.n[id]++
+	n.mu.Unlock()
+	select {
+	case n.heard <- id:
+	default: // nobody waits
+	}
+}
+
+// wait returns when id was noted.
+func (n *notes) wait(t testing.TB, id reason.ID) {
+	t.Helper()
+	late := time.After(10 * time.Second)
+	for n.count(id) == 0 {
+		select {
+		case <-n.heard:
+		case <-late:
+			t.Fatalf("%v was not noted", id)
+		}
+	}
 }
 
 func (n *notes) count(id reason.ID) int {
@@ -107,6 +125,7 @@ type world struct {
 type setup struct {
 	reads   plugins.Reads
 	wants   plugins.Parts
+	picker  plugins.Picker // nil: inOrder
 	extra   []any
 	options func(*exchange.Options)
 	proxy   func(*Options)
@@ -114,14 +133,15 @@ type setup struct {
 
 func newWorld(t testing.TB, set setup, endpoints ...string) *world {
 	t.Helper()
-	w := &world{t: t, noted: &notes{n: map[reason.ID]int{}}, watch: &watch{wants: set.wants, outcome: make(chan plugins.Outcome, 1<<16)}}
+	w := &world{t: t, noted: &notes{n: map[reason.ID]int{}, heard: make(chan reason.ID, 64)}, watch: &watch{wants: set.wants, outcome: make(chan plugins.Outcome, 1<<16)}}
 	spec := plugins.Spec{
 		Profiles: []plugins.ProfileSpec{{Name: "p", Plugins: []plugins.RefSpec{{Ref: "picker"}}}},
 		Pools:    []plugins.PoolSpec{{Name: "default", Handler: "handler", Profiles: []string{"p"}}},
 	}
-	for name, v := range map[string]any{"handler": profiles.NewSingle(), "picker": inOrder{}, "watch": w.watch} {
-		spec.Plugins = append(spec.Plugins, instance(name, v))
+	if set.picker == nil {
+		set.picker = inOrder{}
 	}
+	spec.Plugins = append(spec.Plugins, instance("handler", profiles.NewSingle()), instance("picker", set.picker), instance("watch", w.watch))
 	for i, v := range append(set.extra, &stage{phase: plugins.AtDescribe, reads: set.reads}) {
 		spec.Plugins = append(spec.Plugins, instance(fmt.Sprint("extra-", i), v))
 	}
