@@ -110,8 +110,10 @@ type handle[H any] interface {
 // cell is the storage of one fact, with its type erased: a column per endpoint, or a single value of the request.
 type cell interface {
 	reset(n int)
-	record(at []pool.ID) any                         // a copy of the values at these ids; of the single value for nil
-	restore(raw json.RawMessage, at []pool.ID) error // the inverse, exact to the bit
+	record(at []pool.ID) any                         // a copy of the values at these ids
+	recordOne() any                                  // a copy of the single value of the request
+	restore(raw json.RawMessage, at []pool.ID) error // the inverses, exact to the bit
+	restoreOne(raw json.RawMessage) error
 }
 
 type column[T any] struct{ v []T }
@@ -163,15 +165,16 @@ func unset[T any]() T {
 }
 
 func (c *column[T]) record(at []pool.ID) any {
-	if at == nil {
-		return kept(c.v[0])
-	}
 	out := make([]T, len(at))
 	for i, id := range at {
 		out[i] = c.v[id]
 	}
 	return out
 }
+
+func (c *column[T]) recordOne() any { return kept(c.v[0]) }
+
+func (c *column[T]) restoreOne(raw json.RawMessage) error { return json.Unmarshal(raw, &c.v[0]) }
 
 // kept copies a list, whose memory the next request uses again; other values are returned as they are.
 func kept(v any) any {
@@ -182,9 +185,6 @@ func kept(v any) any {
 }
 
 func (c *column[T]) restore(raw json.RawMessage, at []pool.ID) error {
-	if at == nil {
-		return json.Unmarshal(raw, &c.v[0])
-	}
 	var in []T
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return err

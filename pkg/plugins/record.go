@@ -41,7 +41,7 @@ type Candidate struct {
 func EndpointName(e *pool.Endpoint) string { return e.Namespace + "/" + e.Name }
 
 func (c *Cycle) begin(prof *profile) ProfileRecord {
-	rec := ProfileRecord{Profile: prof.name, Candidates: make([]Candidate, len(c.initial)), Picked: []int{}}
+	rec := ProfileRecord{Profile: prof.name, Candidates: make([]Candidate, len(c.initial)), Left: []int{}, Picked: []int{}}
 	for i, id := range c.initial {
 		e := &c.Snapshot.Slots[id]
 		rec.Candidates[i] = Candidate{EndpointName(e), e.Addr}
@@ -54,7 +54,7 @@ func (c *Cycle) begin(prof *profile) ProfileRecord {
 		if f.perEndpoint {
 			put(&rec.Facts, f.name, c.columns[slot].record(c.initial))
 		} else {
-			put(&rec.RequestFacts, f.name, c.Request.values[slot].record(nil))
+			put(&rec.RequestFacts, f.name, c.Request.values[slot].recordOne())
 		}
 	}
 	return rec
@@ -161,22 +161,20 @@ func (c *Cycle) restore(run *ProfileRecord) error {
 		var err error
 		if f.perEndpoint {
 			if v, ok := run.Facts[f.name]; ok {
-				err = restore(c.columns[slot], v, c.initial)
+				var raw json.RawMessage
+				if raw, err = v.MarshalJSON(); err == nil {
+					err = c.columns[slot].restore(raw, c.initial)
+				}
 			}
 		} else if v, ok := run.RequestFacts[f.name]; ok {
-			err = restore(c.Request.values[slot], v, nil)
+			var raw json.RawMessage
+			if raw, err = v.MarshalJSON(); err == nil {
+				err = c.Request.values[slot].restoreOne(raw)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("record, profile %q, fact %q: %w", run.Profile, f.name, err)
 		}
 	}
 	return nil
-}
-
-func restore(to cell, v Values, at []pool.ID) error {
-	raw, err := v.MarshalJSON()
-	if err != nil {
-		return err
-	}
-	return to.restore(raw, at)
 }

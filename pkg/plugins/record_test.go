@@ -171,6 +171,19 @@ func TestARecordSaysWhatHappened(t *testing.T) {
 	}
 }
 
+func TestARecordOfAnEmptyPool(t *testing.T) {
+	c := configure(named{"reads", &needy{}}, named{"p", &provider{}}, named{"picker", first{}})
+	w := newWorld(t, c.mustBuild(t), 0)
+	w.cycle.Record = true
+	if _, no := w.decide(); no == nil || no.ID != reason.NoEndpoint {
+		t.Errorf("got %v, want no_endpoint", no)
+	}
+	text, err := json.Marshal(w.cycle.Trace)
+	if want := `[{"profile":"default","candidates":[],"facts":{"cached-tokens":[]},"left":[],"picked":[]}]`; err != nil || string(text) != want {
+		t.Errorf("got %s, %v\nwant %s", text, err, want)
+	}
+}
+
 func TestARecordIsKeptWhenTheCycleRunsOn(t *testing.T) {
 	c := configure(named{"s", scores(0.25, 1, 0.75)}, named{"picker", first{}})
 	w := newWorld(t, c.mustBuild(t), 3)
