@@ -192,7 +192,7 @@ func TestBookingsAndRestarts(t *testing.T) {
 	say := func(at Instant, process float64) {
 		s := NoSample()
 		s.At, s.ProcessStart = at, process
-		p.Observe(at+1, p.Snapshot().Slots[0].Ref, s)
+		p.Observe(at, p.Snapshot().Slots[0].Ref, s)
 	}
 	say(10, 1)
 	old := book(p, 15, e, Load{100, 100}, 1000)
@@ -240,6 +240,40 @@ func TestBookingsAndRestarts(t *testing.T) {
 	say(110, 3)
 	if !p.End(120, kept) {
 		t.Error("a booking at the instant of the last sample was dropped")
+	}
+}
+
+func TestRestartsAreNoticed(t *testing.T) {
+	type says struct{ process, tokens float64 }
+	tests := []struct {
+		name  string
+		pages []says
+		want  uint32 // restarts
+	}{
+		{"the same process", []says{{5, 10}, {5, 20}, {5, 20}}, 0},
+		{"another process", []says{{5, 10}, {6, 20}}, 1},
+		{"an earlier start is another process, too", []says{{5, 10}, {4, 20}}, 1},
+		{"the start counts where it is known", []says{{5, 10}, {5, 3}}, 0},
+		{"without a start, fewer tokens", []says{{-1, 10}, {-1, 3}}, 1},
+		{"without a start, as many tokens", []says{{-1, 10}, {-1, 10}}, 0},
+		{"a page without either", []says{{5, 10}, {-1, -1}, {5, 20}}, 0},
+		{"a page without either, and then another process", []says{{5, 10}, {-1, -1}, {6, 0}}, 1},
+		{"a page without tokens, and then fewer", []says{{-1, 10}, {-1, -1}, {-1, 3}}, 1},
+		{"nothing is ever said", []says{{-1, -1}, {-1, -1}}, 0},
+		{"twice", []says{{5, 10}, {6, 0}, {6, 5}, {7, 0}}, 2},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p, refs := of(1, Options{})
+			for i, page := range tt.pages {
+				s := NoSample()
+				s.At, s.ProcessStart, s.PromptTokens = Instant(i+1), page.process, page.tokens
+				p.Observe(s.At, p.Snapshot().Slots[0].Ref, s)
+			}
+			if got := p.Snapshot().Slots[0].Incarnation - refs[0].Incarnation; got != tt.want {
+				t.Errorf("%d restarts, want %d", got, tt.want)
+			}
+		})
 	}
 }
 

@@ -143,8 +143,8 @@ func (b *Books) reset(id ID, perToken time.Duration) {
 // Observe keeps what the engine behind an endpoint said. A stale Ref, or a sample asked for before the last one, changes
 // nothing.
 //
-// Another ProcessStart than that of the last sample tells of a restart: the incarnation rises, so that what was known of
-// the old process's cache is dropped. Bookings that the last sample saw ended with that process; those made since
+// A sample of another process than the last one tells of a restart: the incarnation rises, so that what was known of the
+// old process's cache is dropped. Bookings that the last sample saw ended with that process; those made since
 // may have reached the new one and stay.
 func (p *Pool) Observe(now Instant, of Ref, s Sample) {
 	p.mu.Lock()
@@ -159,13 +159,25 @@ func (p *Pool) Observe(now Instant, of Ref, s Sample) {
 	if s.At < last.At {
 		return
 	}
-	if s.ProcessStart <= 0 {
-		s.ProcessStart = last.ProcessStart // one page without it is no restart
-	} else if last.ProcessStart > 0 && s.ProcessStart != last.ProcessStart {
+	if anotherProcess(last, &s) {
 		p.restarted(of, last.At)
+	} else { // one page without these is no restart
+		if s.ProcessStart <= 0 {
+			s.ProcessStart = last.ProcessStart
+		}
+		if s.PromptTokens < 0 {
+			s.PromptTokens = last.PromptTokens
+		}
 	}
 	b.seen(of.ID, s.At)
 	b.Samples[of.ID] = s
+}
+
+func anotherProcess(last, s *Sample) bool {
+	if last.ProcessStart > 0 && s.ProcessStart > 0 {
+		return s.ProcessStart != last.ProcessStart
+	}
+	return s.PromptTokens >= 0 && s.PromptTokens < last.PromptTokens
 }
 
 func (p *Pool) restarted(of Ref, lastSeen Instant) {

@@ -9,13 +9,16 @@ type Sample struct {
 	Waiting, Running    int32    // requests, over all ranks behind the page
 	Blocks, BlockTokens int32    // size of the KV cache, over all ranks, and tokens per block
 	KVUsage             float64  // 0..1, the fullest rank's
-	Adapters            []string // LoRA adapters with running or waiting requests, sorted
-	ProcessStart        float64  // seconds since the Unix epoch as the engine says; ≤ 0 is unknown. Another value is another process
+	Adapters            []string // LoRA adapters with running or waiting requests, sorted; nil is unknown
+
+	// By these two a restart is noticed, the second where the first is unknown.
+	ProcessStart float64 // seconds since the Unix epoch as the engine says; ≤ 0 is unknown. Another value is another process
+	PromptTokens float64 // prompt tokens that the process has ever taken in; < 0 is unknown. Less than before is another process
 }
 
 // NoSample is the Sample of an endpoint that was never asked: everything is unknown.
 func NoSample() Sample {
-	return Sample{Waiting: -1, Running: -1, Blocks: -1, BlockTokens: -1, KVUsage: -1, ProcessStart: -1}
+	return Sample{Waiting: -1, Running: -1, Blocks: -1, BlockTokens: -1, KVUsage: -1, ProcessStart: -1, PromptTokens: -1}
 }
 
 // State says how far a sample can be trusted.

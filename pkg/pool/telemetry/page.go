@@ -80,7 +80,7 @@ func mayMatter(first, sixth byte) bool {
 	switch first {
 	case 'v':
 		switch sixth {
-		case 'n', 'k', 'g', 'c', 'l': // num_, kv_, gpu_, cache_, lora_
+		case 'n', 'k', 'g', 'c', 'l', 'p': // num_, kv_, gpu_, cache_, lora_, prompt_
 			return true
 		}
 		return false
@@ -122,6 +122,8 @@ func (s *Scanner) line(line []byte) {
 	case nameProcessStart:
 		s.gauge(processStart, rest)
 		return // every program has it
+	case namePromptTokens:
+		s.gauge(promptTokens, rest)
 	case nameCacheConfig:
 		s.config(rest)
 	case nameAdapters:
@@ -258,6 +260,11 @@ func (s *Scanner) end() Reading {
 	}
 	if v, ok := s.fold(processStart, false); ok && v > 0 {
 		r.Sample.ProcessStart = v
+	}
+	// Where several processes serve one port, the page does not say when they started. The sum of what they took in falls
+	// when one of them begins anew.
+	if v, ok := s.fold(promptTokens, true); ok {
+		r.Sample.PromptTokens = v
 	}
 	if s.hasLora {
 		r.Sample.Adapters = s.list()

@@ -29,7 +29,7 @@ func slowly(page []byte) (pool.Sample, bool) {
 	}
 	s := pool.NoSample()
 	wanted := map[string][]*dto.Metric{}
-	for _, name := range []string{nameWaiting, nameRunning, nameUsage, nameUsageLegacy, nameCacheConfig, nameAdapters, nameProcessStart} {
+	for _, name := range []string{nameWaiting, nameRunning, nameUsage, nameUsageLegacy, nameCacheConfig, nameAdapters, nameProcessStart, namePromptTokens} {
 		f := families[name]
 		switch f.GetType() {
 		case dto.MetricType_GAUGE, dto.MetricType_COUNTER, dto.MetricType_UNTYPED:
@@ -76,6 +76,15 @@ func slowly(page []byte) (pool.Sample, bool) {
 	}
 	if start := top(distinct(wanted[nameProcessStart], metricValue), math.MaxFloat64); start > 0 {
 		s.ProcessStart = start
+	}
+	if taken := distinct(wanted[namePromptTokens], metricValue); len(taken) > 0 {
+		if s.PromptTokens = 0; top(taken, 1e18) < 0 {
+			s.PromptTokens = -1
+		} else {
+			for _, v := range taken {
+				s.PromptTokens += *v
+			}
+		}
 	}
 	s.Blocks = count("", distinct(wanted[nameCacheConfig], labelNumber("num_gpu_blocks")), 1e8)
 	sizes := map[float64]bool{}
@@ -176,7 +185,7 @@ func FuzzPage(f *testing.F) {
 	for name := range captures { // of each real page the lines that matter: a whole one slows the fuzzer to a crawl
 		var few []byte
 		for line := range bytes.Lines(capture(f, name)) {
-			if bytes.Contains(line, []byte("vllm:num_")) || bytes.Contains(line, []byte("usage_perc")) || bytes.Contains(line, []byte("_info")) || bytes.Contains(line, []byte("process_start")) {
+			if bytes.Contains(line, []byte("vllm:num_")) || bytes.Contains(line, []byte("vllm:prompt_")) || bytes.Contains(line, []byte("usage_perc")) || bytes.Contains(line, []byte("_info")) || bytes.Contains(line, []byte("process_start")) {
 				few = append(few, line...)
 			}
 		}
@@ -214,6 +223,7 @@ func FuzzPage(f *testing.F) {
 		g := got.Sample
 		if g.Waiting != want.Waiting || g.Running != want.Running || g.Blocks != want.Blocks || g.BlockTokens != want.BlockTokens ||
 			g.KVUsage != want.KVUsage || g.ProcessStart != want.ProcessStart ||
+			math.Abs(g.PromptTokens-want.PromptTokens) > 1e-9*math.Abs(want.PromptTokens) ||
 			(g.Adapters == nil) != (want.Adapters == nil) || !slices.Equal(g.Adapters, want.Adapters) {
 			t.Errorf("page %q\ngot  %+v\nwant %+v\nrejected %v", page, g, want, got.Rejected)
 		}

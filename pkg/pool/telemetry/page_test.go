@@ -107,6 +107,8 @@ func TestScan(t *testing.T) {
 
 		{"the start of the process", "process_start_time_seconds 1.79600689983e+09\n",
 			unknownBut(func(s *pool.Sample) { s.ProcessStart = 1.79600689983e+09 }), ""},
+		{"tokens taken in by all processes", "vllm:prompt_tokens_total{engine=\"0\"} 1e3\nvllm:prompt_tokens_total{engine=\"1\"} 24\n",
+			unknownBut(func(s *pool.Sample) { s.PromptTokens = 1024 }), ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -149,9 +151,9 @@ func TestScanBounds(t *testing.T) {
 }
 
 var captures = map[string]pool.Sample{
-	"vllm-0.23.0":      {Waiting: 0, Running: 0, Blocks: 65536, BlockTokens: 32, KVUsage: 0, Adapters: []string{}, ProcessStart: 1.79600827411e+09},
-	"vllm-0.32.0":      {Waiting: 0, Running: 0, Blocks: 65536, BlockTokens: 32, KVUsage: 0, Adapters: []string{}, ProcessStart: 1.79600689983e+09},
-	"vllm-0.32.0-busy": {Waiting: 2, Running: 1, Blocks: 512, BlockTokens: 32, KVUsage: 0.06849315068493156, Adapters: nil, ProcessStart: -1},
+	"vllm-0.23.0":      {Waiting: 0, Running: 0, Blocks: 65536, BlockTokens: 32, KVUsage: 0, Adapters: []string{}, ProcessStart: 1.79600827411e+09, PromptTokens: 3763},
+	"vllm-0.32.0":      {Waiting: 0, Running: 0, Blocks: 65536, BlockTokens: 32, KVUsage: 0, Adapters: []string{}, ProcessStart: 1.79600689983e+09, PromptTokens: 3763},
+	"vllm-0.32.0-busy": {Waiting: 2, Running: 1, Blocks: 512, BlockTokens: 32, KVUsage: 0.06849315068493156, Adapters: nil, ProcessStart: -1, PromptTokens: 31000},
 }
 
 func capture(t testing.TB, name string) []byte {

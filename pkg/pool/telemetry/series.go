@@ -12,6 +12,7 @@ const (
 	blockTokens
 	adapters
 	processStart
+	promptTokens
 	allSeries
 )
 
@@ -24,13 +25,14 @@ const (
 	nameCacheConfig  = "vllm:cache_config_info"
 	nameAdapters     = "vllm:lora_requests_info"
 	nameProcessStart = "process_start_time_seconds"
+	namePromptTokens = "vllm:prompt_tokens_total"
 )
 
 func (s series) String() string {
 	return [...]string{
 		waiting: nameWaiting, running: nameRunning, usage: nameUsage, usageLegacy: nameUsageLegacy,
 		blocks: nameCacheConfig + " num_gpu_blocks", blockTokens: nameCacheConfig + " block_size",
-		adapters: nameAdapters, processStart: nameProcessStart,
+		adapters: nameAdapters, processStart: nameProcessStart, promptTokens: namePromptTokens,
 	}[s]
 }
 
@@ -39,7 +41,8 @@ const (
 	maxRequests    = 1_000_000   // of one engine
 	maxBlocks      = 100_000_000 // of one engine
 	maxBlockTokens = 65_536
-	maxLabelSets   = 256 // of one series, more than any number of ranks and models behind one page
+	maxTokens      = 1e18 // that one process ever took in
+	maxLabelSets   = 256  // of one series, more than any number of ranks and models behind one page
 	maxAdapters    = 1_024
 )
 
@@ -82,6 +85,10 @@ func judge(s series, v float64) fault {
 		return whole(v, maxBlockTokens)
 	case usage, usageLegacy:
 		if v > 1 {
+			return beyond
+		}
+	case promptTokens:
+		if v > maxTokens {
 			return beyond
 		}
 	}
