@@ -23,13 +23,16 @@ import (
 type accessLog struct {
 	cancel context.CancelFunc
 	mu     sync.Mutex
-	stream accesslogv3.AccessLogService_StreamAccessLogsClient
+	stream grpc.ClientStream
 }
 
 // openAccessLog opens the stream and introduces itself as the node with this number.
 func openAccessLog(ctx context.Context, cc grpc.ClientConnInterface, node int) (*accessLog, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	stream, err := accesslogv3.NewAccessLogServiceClient(cc).StreamAccessLogs(ctx)
+	// Declared as streaming in both directions, so that a server which ends it without its one response has ended it with
+	// OK, as it has for Envoy.
+	desc := &grpc.StreamDesc{StreamName: "StreamAccessLogs", ClientStreams: true, ServerStreams: true}
+	stream, err := cc.NewStream(ctx, desc, accesslogv3.AccessLogService_StreamAccessLogs_FullMethodName)
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("opening the access log stream: %w", err)
@@ -54,7 +57,7 @@ func openAccessLog(ctx context.Context, cc grpc.ClientConnInterface, node int) (
 func (l *accessLog) send(m *accesslogv3.StreamAccessLogsMessage) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := l.stream.Send(m)
+	err := l.stream.SendMsg(m)
 	if errors.Is(err, io.EOF) { // the server ended the stream; the status says why
 		err = l.stream.RecvMsg(new(accesslogv3.StreamAccessLogsResponse))
 		if err == nil || errors.Is(err, io.EOF) {

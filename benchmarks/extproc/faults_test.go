@@ -5,10 +5,12 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	filterv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc"
@@ -310,6 +312,47 @@ func TestResponsesThatChangeAreFound(t *testing.T) {
 			}))
 			expect(t, target, Full, row.want, row.detail)
 		})
+	}
+}
+
+// silentLog is an access log service that ends its stream without the response.
+type silentLog struct {
+	accesslogv3.UnimplementedAccessLogServiceServer
+	entries atomic.Int64
+}
+
+func (s *silentLog) StreamAccessLogs(stream accesslogv3.AccessLogService_StreamAccessLogsServer) error {
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		for _, e := range m.GetHttpLogs().GetLogEntry() {
+			lb := e.GetCommonProperties().GetMetadata().GetFilterMetadata()[lbNamespace].GetFields()
+			if lb[destinationHeader].GetStringValue() == there && lb[servedKey].GetStringValue() == there &&
+				e.GetCommonProperties().GetStreamId() != "" && e.GetRequest().GetRequestBodyBytes() > 8000 {
+				s.entries.Add(1)
+			}
+		}
+	}
+}
+
+func TestEachRequestHasAnAccessLogEntry(t *testing.T) {
+	log := &silentLog{}
+	target := serve(t, func(s grpc.ServiceRegistrar) {
+		noop, err := NewNoOp([]string{there})
+		if err != nil {
+			t.Fatal(err)
+		}
+		extprocv3.RegisterExternalProcessorServer(s, noop)
+		accesslogv3.RegisterAccessLogServiceServer(s, log)
+	})
+	expect(t, target, Edges, "", "")
+	if n := log.entries.Load(); n != 20 {
+		t.Errorf("%d complete entries of 20 when the run had ended", n)
 	}
 }
 
