@@ -42,7 +42,8 @@ Faults are set from the start with --faults, for all engines, or at run time wit
 					return fmt.Errorf("--faults %s: %w; it must be a JSON object such as {\"slow\":2}", faults, err)
 				}
 			}
-			return server.Run(cmd.Context(), o, cmd.OutOrStdout())
+			o.Out = cmd.OutOrStdout()
+			return server.Run(cmd.Context(), o)
 		},
 	}
 	flags := cmd.Flags()

@@ -80,8 +80,10 @@ func (h *host) start(port int) error {
 		l.Close()
 		return err
 	}
-	h.addr = l.Addr().(*net.TCPAddr).AddrPort()
-	h.addr = netip.AddrPortFrom(h.addr.Addr().Unmap(), h.addr.Port())
+	if !h.addr.IsValid() { // a restart keeps it
+		bound := l.Addr().(*net.TCPAddr).AddrPort()
+		h.addr = netip.AddrPortFrom(bound.Addr().Unmap(), bound.Port())
+	}
 	h.faults.Store(&Faults{})
 	h.frozen.Store(nil)
 	h.pod.Store(p)

@@ -18,7 +18,7 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 	defer cancel()
 	r, w := io.Pipe()
 	done := make(chan error, 1)
-	go func() { done <- server.Run(ctx, server.Options{Engines: 2, Speed: 50}, w); w.Close() }()
+	go func() { done <- server.Run(ctx, server.Options{Engines: 2, Speed: 50, Out: w}); w.Close() }()
 	var urls []string
 	lines := bufio.NewScanner(r)
 	for len(urls) < 2 && lines.Scan() {

@@ -63,6 +63,9 @@ type Options struct {
 	// Faults is what is wrong with every engine from the start.
 	Faults Faults
 
+	// Out is where Run writes what it serves and on which addresses, a line each; nil is nowhere.
+	Out io.Writer
+
 	// Log hears of starts, stops and connection errors; nil is silence.
 	Log *slog.Logger
 }
@@ -96,6 +99,9 @@ func (o Options) withDefaults() (Options, error) {
 	if len(o.Adapters) > 0 {
 		setDefault(&o.Engine.MaxLoras, 1)
 	}
+	if o.Out == nil {
+		o.Out = io.Discard
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -127,13 +133,14 @@ func setDefault[T comparable](v *T, to T) {
 	}
 }
 
-// Run serves until ctx is done, then ends: running answers get five seconds. It writes to out where each engine listens.
-// The error is that of the start; the end by ctx is none.
-func Run(ctx context.Context, o Options, out io.Writer) error {
+// Run serves until ctx is done, then ends: running answers get five seconds. The error is that of the start; the end by ctx
+// is none.
+func Run(ctx context.Context, o Options) error {
 	fleet, err := Start(context.WithoutCancel(ctx), o)
 	if err != nil {
 		return err
 	}
+	out := fleet.options.Out
 	p := fleet.hosts[0].current().engine.Profile()
 	fmt.Fprintf(out, "simulating %s on %s: %d KV blocks of %d tokens, %d tokens and %d requests a step, engine time %gx\n",
 		p.Model, p.Hardware, p.Blocks, p.BlockTokens, p.MaxBatchedTokens, p.MaxSeqs, fleet.options.Speed)
