@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/fairlead/fairlead/pkg/pool"
 )
@@ -200,6 +201,8 @@ type Built struct {
 
 	promptTokens RequestValue[int64]
 	cachedTokens EndpointValues[int64]
+
+	released sync.Pool // of []cell, the storage of requests that are over
 }
 
 // BuildError names the plugin that could not be built.

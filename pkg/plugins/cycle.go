@@ -47,9 +47,14 @@ type Cycle struct {
 
 	stale, never bool // that a candidate's sample is so was noted
 
-	removed []removal       // by filters of the runs, for the refusal's detail
-	Trace   []ProfileRecord // one per run, if Record
-	Record  bool            // keep raw scores, removals and the facts read
+	removed []removal // by filters of the runs, for the refusal's detail
+
+	named    []Candidate // namedIDs of namedIn, by the names that records give them
+	namedIDs []pool.ID
+	namedIn  *pool.Snapshot
+
+	Trace  []ProfileRecord // one per run, if Record
+	Record bool            // keep raw scores, removals and the facts read
 }
 
 // point is an extension point of the cycle, as far as random streams tell them apart.

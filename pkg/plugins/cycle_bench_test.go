@@ -83,3 +83,13 @@ func BenchmarkCycle(b *testing.B) {
 		})
 	}
 }
+
+// What a record costs beside the cycle itself: the columns read are copied, so that the decision can be made again.
+func BenchmarkRecordedCycle(b *testing.B) {
+	w := standard(b, 100)
+	w.cycle.Record = true
+	b.ReportAllocs()
+	for b.Loop() {
+		w.once(b)
+	}
+}

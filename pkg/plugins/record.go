@@ -41,11 +41,7 @@ type Candidate struct {
 func EndpointName(e *pool.Endpoint) string { return e.Namespace + "/" + e.Name }
 
 func (c *Cycle) begin(prof *profile) ProfileRecord {
-	rec := ProfileRecord{Profile: prof.name, Candidates: make([]Candidate, len(c.initial)), Left: []int{}, Picked: []int{}}
-	for i, id := range c.initial {
-		e := &c.Snapshot.Slots[id]
-		rec.Candidates[i] = Candidate{EndpointName(e), e.Addr}
-	}
+	rec := ProfileRecord{Profile: prof.name, Candidates: c.candidates(), Left: []int{}, Picked: []int{}}
 	for _, slot := range prof.reads {
 		f := &c.plan.built.facts[slot]
 		if !f.provided() {
@@ -58,6 +54,21 @@ func (c *Cycle) begin(prof *profile) ProfileRecord {
 		}
 	}
 	return rec
+}
+
+// candidates names the cycle's candidates. Decisions over one membership mostly have the same ones, so that their records
+// share the list; nobody modifies it.
+func (c *Cycle) candidates() []Candidate {
+	if c.namedIn == c.Snapshot && slices.Equal(c.namedIDs, c.initial) {
+		return c.named
+	}
+	c.namedIn, c.namedIDs = c.Snapshot, append(c.namedIDs[:0], c.initial...)
+	c.named = make([]Candidate, len(c.initial))
+	for i, id := range c.initial {
+		e := &c.Snapshot.Slots[id]
+		c.named[i] = Candidate{EndpointName(e), e.Addr}
+	}
+	return c.named
 }
 
 func put(m *map[string]Values, name string, v any) {
