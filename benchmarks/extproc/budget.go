@@ -35,25 +35,41 @@ func (l Line) String() string {
 	return fmt.Sprintf("%s | %s | %s | %s", l.Name, l.Figure, l.Budget, l.Verdict)
 }
 
-// budget is a limit of the design for a whole decision at one prompt size.
+// budget is a limit of the design.
 type budget struct {
-	chars int
+	mode  Mode
+	chars int // 0: any
 	what  string
 	limit float64
 	// due: the stock codec's own copies and messages are beyond the limit already.
 	due bool
 }
 
-// budgets are those of docs/design for whole ext_proc decisions. Quantities in bytes are decimal.
+// The figures that have budgets, as lines name them.
+const (
+	cpuRatio = "CPU"
+	cpuTime  = "CPU time"
+	allocs   = "allocations"
+	size     = "bytes"
+)
+
+// budgets are those of docs/design: of whole decisions in mode headers; of answers in the others, where a run in mode edges
+// is what an answer costs however many chunks it has, the decision included, and one in mode full is nearly all chunks if
+// there are a thousand. Bytes are decimal.
 func budgets() []budget {
 	return []budget{
-		{chars: 8000, what: "CPU", limit: 1.5},
-		{chars: 8000, what: "allocations", limit: 150, due: true},
-		{chars: 8000, what: "bytes", limit: 25_000, due: true},
-		{chars: 100_000, what: "CPU", limit: 1.5},
-		{chars: 100_000, what: "bytes", limit: 250_000, due: true},
+		{mode: Headers, chars: 8000, what: cpuRatio, limit: 1.5},
+		{mode: Headers, chars: 8000, what: allocs, limit: 150, due: true},
+		{mode: Headers, chars: 8000, what: size, limit: 25_000, due: true},
+		{mode: Headers, chars: 100_000, what: cpuRatio, limit: 1.5},
+		{mode: Headers, chars: 100_000, what: size, limit: 250_000, due: true},
+		{mode: Edges, what: cpuTime, limit: 2000},
+		{mode: Full, what: cpuRatio, limit: 0.4, due: true},
 	}
 }
+
+// budgetChunks is the length of an answer that the budget of mode full is for.
+const budgetChunks = 1000
 
 // Lines are the budget lines of a report: CPU, latencies and throughput as multiples of the floor in the same run,
 // allocations and bytes exactly, with the floor's beside them.
@@ -63,22 +79,26 @@ func (r *Report) Lines() []Line {
 		s := &r.Sizes[i]
 		ratio := func(what string, ratio, floor, own float64, unit string) {
 			figure := fmt.Sprintf("%.2fx (%s / %s %s)", ratio, number(own), number(floor), unit)
-			lines = append(lines, line(s.Chars, what, ratio, figure))
+			lines = append(lines, r.line(s.Chars, what, ratio, figure))
 		}
-		exact := func(what string, own, floor float64) {
-			lines = append(lines, line(s.Chars, what, own, fmt.Sprintf("%s (no-op %s)", number(own), number(floor))))
+		exact := func(what string, own, floor float64, unit string) {
+			figure := fmt.Sprintf("%s%s (no-op %s%s)", number(own), unit, number(floor), unit)
+			lines = append(lines, r.line(s.Chars, what, own, figure))
 		}
 		own, floor := &s.EPP.Median, &s.NoOp.Median
-		ratio("CPU", s.Ratio.CPUMicros, floor.CPUMicros, own.CPUMicros, "us")
-		exact("allocations", own.Allocs, floor.Allocs)
-		exact("bytes", own.Bytes, floor.Bytes)
+		ratio(cpuRatio, s.Ratio.CPUMicros, floor.CPUMicros, own.CPUMicros, "us")
+		if r.Load.Mode == Edges {
+			exact(cpuTime, own.CPUMicros, floor.CPUMicros, " us")
+		}
+		exact(allocs, own.Allocs, floor.Allocs, "")
+		exact(size, own.Bytes, floor.Bytes, "")
 		ratio("p50", s.Ratio.P50Millis, floor.P50Millis, own.P50Millis, "ms")
 		ratio("p99", s.Ratio.P99Millis, floor.P99Millis, own.P99Millis, "ms")
 		ratio("decisions/s", s.Ratio.PerSecond, floor.PerSecond, own.PerSecond, "/s")
 
 		failed := s.EPP.Failed + s.NoOp.Failed
 		all := Line{
-			Name:   name(s.Chars, "faults"),
+			Name:   r.name(s.Chars, "faults"),
 			Figure: fmt.Sprintf("%d of %d", failed, failed+s.EPP.Decisions+s.NoOp.Decisions),
 			Budget: "0", Verdict: OK, Value: float64(failed),
 		}
@@ -90,28 +110,40 @@ func (r *Report) Lines() []Line {
 	return lines
 }
 
-func name(chars int, what string) string {
-	return fmt.Sprintf("ext_proc decision, %d characters: %s", chars, what)
+// name is how a line is called: what was exchanged, at which prompt size, and the figure.
+func (r *Report) name(chars int, what string) string {
+	exchanged := "ext_proc decision"
+	switch r.Load.Mode {
+	case Edges:
+		exchanged = "ext_proc exchange in edges"
+	case Full:
+		exchanged = fmt.Sprintf("ext_proc exchange in full, %d chunks", r.Load.Chunks)
+	}
+	return fmt.Sprintf("%s, %d characters: %s", exchanged, chars, what)
 }
 
 // line judges one figure. One that could not be measured is over its budget.
-func line(chars int, what string, value float64, figure string) Line {
-	l := Line{Name: name(chars, what), Figure: figure, Budget: "-", Verdict: Reported, Value: value}
-	if math.IsNaN(value) || math.IsInf(value, 0) {
+func (r *Report) line(chars int, what string, value float64, figure string) Line {
+	l := Line{Name: r.name(chars, what), Figure: figure, Budget: "-", Verdict: Reported, Value: value}
+	measured := !math.IsNaN(value) && !math.IsInf(value, 0)
+	if !measured {
 		l.Figure, l.Value = "not measured", 0
 	}
 	for _, b := range budgets() {
-		if b.chars != chars || b.what != what {
+		if b.mode != r.Load.Mode || b.chars != 0 && b.chars != chars || b.what != what || b.mode == Full && r.Load.Chunks < budgetChunks {
 			continue
 		}
 		l.Limit, l.Budget = b.limit, "<= "+number(b.limit)
-		if what == "CPU" {
+		switch what {
+		case cpuRatio:
 			l.Budget = fmt.Sprintf("<= %.1fx no-op", b.limit)
+		case cpuTime:
+			l.Budget += " us"
 		}
 		switch {
-		case value <= b.limit:
+		case measured && value <= b.limit:
 			l.Verdict = OK
-		case b.due && !math.IsNaN(value):
+		case measured && b.due:
 			l.Verdict = Due
 		default:
 			l.Verdict = Over

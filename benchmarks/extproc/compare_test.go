@@ -280,35 +280,43 @@ func TestVerdicts(t *testing.T) {
 	side := func(cpu, allocs, bytes float64) Side {
 		return Side{Rounds: []Figures{{CPUMicros: cpu, Allocs: allocs, Bytes: bytes, P50Millis: 1, P99Millis: 2, PerSecond: 10}}, Decisions: 10}
 	}
+	headers := Load{Mode: Headers}
 	for _, row := range []struct {
 		name      string
+		load      Load
 		chars     int
 		noop, epp Side
 		failed    uint64
 		what      string
 		want      Verdict
 	}{
-		{"CPU at its limit", 8000, side(100, 1, 1), side(150, 1, 1), 0, "CPU", OK},
-		{"CPU beyond it", 8000, side(100, 1, 1), side(151, 1, 1), 0, "CPU", Over},
-		{"CPU not measured", 8000, side(100, 1, 1), side(math.NaN(), 1, 1), 0, "CPU", Over},
-		{"a floor that used no tick", 8000, side(0, 1, 1), side(5, 1, 1), 0, "CPU", Over},
-		{"CPU at a size without budget", 200, side(100, 1, 1), side(900, 1, 1), 0, "CPU", Reported},
-		{"allocations at their limit", 8000, side(1, 300, 1), side(1, 150, 1), 0, "allocations", OK},
-		{"allocations beyond it are due to the codec", 8000, side(1, 300, 1), side(1, 151, 1), 0, "allocations", Due},
-		{"allocations not measured", 8000, side(1, 300, 1), side(1, math.NaN(), 1), 0, "allocations", Over},
-		{"bytes of a large prompt", 100_000, side(1, 1, 1), side(1, 1, 250_000), 0, "bytes", OK},
-		{"bytes of a large prompt beyond", 100_000, side(1, 1, 1), side(1, 1, 250_001), 0, "bytes", Due},
-		{"no fault", 200, side(1, 1, 1), side(1, 1, 1), 0, "faults", OK},
-		{"one fault", 200, side(1, 1, 1), side(1, 1, 1), 1, "faults", Over},
-		{"latency has no budget", 8000, side(1, 1, 1), side(1, 1, 1), 0, "p99", Reported},
+		{"CPU at its limit", headers, 8000, side(100, 1, 1), side(150, 1, 1), 0, "CPU", OK},
+		{"CPU beyond it", headers, 8000, side(100, 1, 1), side(151, 1, 1), 0, "CPU", Over},
+		{"CPU not measured", headers, 8000, side(100, 1, 1), side(math.NaN(), 1, 1), 0, "CPU", Over},
+		{"a floor that used no tick", headers, 8000, side(0, 1, 1), side(5, 1, 1), 0, "CPU", Over},
+		{"CPU at a size without budget", headers, 200, side(100, 1, 1), side(900, 1, 1), 0, "CPU", Reported},
+		{"allocations at their limit", headers, 8000, side(1, 300, 1), side(1, 150, 1), 0, "allocations", OK},
+		{"allocations beyond it are due to the codec", headers, 8000, side(1, 300, 1), side(1, 151, 1), 0, "allocations", Due},
+		{"allocations not measured", headers, 8000, side(1, 300, 1), side(1, math.NaN(), 1), 0, "allocations", Over},
+		{"bytes of a large prompt", headers, 100_000, side(1, 1, 1), side(1, 1, 250_000), 0, "bytes", OK},
+		{"bytes of a large prompt beyond", headers, 100_000, side(1, 1, 1), side(1, 1, 250_001), 0, "bytes", Due},
+		{"no fault", headers, 200, side(1, 1, 1), side(1, 1, 1), 0, "faults", OK},
+		{"one fault", headers, 200, side(1, 1, 1), side(1, 1, 1), 1, "faults", Over},
+		{"latency has no budget", headers, 8000, side(1, 1, 1), side(1, 1, 1), 0, "p99", Reported},
+		{"an answer's CPU in edges", Load{Mode: Edges}, 200, side(1, 1, 1), side(2000, 1, 1), 0, "CPU time", OK},
+		{"an answer's CPU in edges beyond", Load{Mode: Edges}, 200, side(1, 1, 1), side(2001, 1, 1), 0, "CPU time", Over},
+		{"a decision's budgets are not those of edges", Load{Mode: Edges}, 8000, side(1, 1, 1), side(9, 900, 1), 0, "allocations", Reported},
+		{"an answer of a thousand chunks in full", Load{Mode: Full, Chunks: 1000}, 200, side(100, 1, 1), side(40, 1, 1), 0, "CPU", OK},
+		{"the same with the stock codec", Load{Mode: Full, Chunks: 1000}, 200, side(100, 1, 1), side(120, 1, 1), 0, "CPU", Due},
+		{"a shorter answer has no budget", Load{Mode: Full, Chunks: 999}, 200, side(100, 1, 1), side(120, 1, 1), 0, "CPU", Reported},
 	} {
 		s := SizeReport{Chars: row.chars, NoOp: row.noop, EPP: row.epp}
 		s.EPP.Failed = row.failed
 		s.sum()
-		report := Report{Sizes: []SizeReport{s}}
+		report := Report{Load: row.load, Sizes: []SizeReport{s}}
 		var found bool
 		for _, l := range report.Lines() {
-			if l.Name == name(row.chars, row.what) {
+			if l.Name == report.name(row.chars, row.what) {
 				found = true
 				if l.Verdict != row.want {
 					t.Errorf("%s: %s; want %s", row.name, l, row.want)
@@ -316,7 +324,7 @@ func TestVerdicts(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Errorf("%s: no line %q", row.name, name(row.chars, row.what))
+			t.Errorf("%s: no line %q", row.name, report.name(row.chars, row.what))
 		}
 		if _, err := json.Marshal(report.Lines()); err != nil {
 			t.Errorf("%s: %v", row.name, err)
