@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"errors"
+	"sync"
 
 	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/plugins"
@@ -30,12 +31,22 @@ func (b *body) start(r *plugins.Request) {
 		json = false
 	}
 	if json {
-		b.scanner, b.strict = openai.NewScanner(r.API), r.API != openai.Other
+		b.scanner, b.strict = scanners.Get().(*openai.Scanner), r.API != openai.Other
+		b.scanner.Reset(r.API)
 	}
 }
 
-// release lets go of the client's bytes: after Forward or Reply the adapter may reuse them.
-func (b *body) release() { b.scanner = nil }
+// scanners are those that no request uses. A summary outlives its scanner.
+var scanners = sync.Pool{New: func() any { return openai.NewScanner(openai.Other) }}
+
+// release gives the scanner back.
+func (b *body) release() {
+	if b.scanner != nil {
+		b.scanner.Release()
+		scanners.Put(b.scanner)
+		b.scanner = nil
+	}
+}
 
 // readBody is the body phase: it scans a chunk as it comes.
 func (x *Exchange) readBody(chunk []byte, end bool) *reason.Refusal {
@@ -50,6 +61,9 @@ func (x *Exchange) readBody(chunk []byte, end bool) *reason.Refusal {
 	err := b.scanner.Feed(chunk)
 	if err == nil && end {
 		_, err = b.scanner.Finish()
+	}
+	if err == nil && end && b.strict && !b.scanner.IsObject() {
+		return reason.Refuse(reason.MalformedJSON, "the body is no JSON object")
 	}
 	return x.scanned(err)
 }
@@ -68,7 +82,7 @@ func (x *Exchange) scanned(err error) *reason.Refusal {
 		return reason.Refuse(reason.MalformedJSON, "%s", err.Error())
 	}
 	x.note(reason.BodyUnread, "")
-	x.body.scanner = nil
+	x.body.release()
 	return nil
 }
 

@@ -245,6 +245,7 @@ func (x *Exchange) stages(now pool.Instant, p plugins.Phase) (a Action, passed b
 			x.step, x.settled = stepRefused, true
 			x.over.Store(true)
 			x.s.metered().Decided("", x.r.API, "", now-x.began)
+			x.letGoOfRequest()
 			return Action{Do: Reply, Reply: v.Reply}, false
 		case v.Until != 0 && v.Until <= now:
 			return x.refuse(now, &reason.Refusal{ID: v.Late}), false
@@ -297,8 +298,14 @@ func (x *Exchange) refuse(now pool.Instant, no *reason.Refusal) Action {
 	reply := openai.ErrorReply(x.r.API, row.Status, row.Code, message, no.RetryAfter, row.Dropped)
 	reply.Headers = reply.Headers.Set(HeaderDecisionID, x.ID)
 	reply.Details = row.Code
-	x.body.release()
+	x.letGoOfRequest()
 	return Action{Do: Reply, Reply: reply}
+}
+
+// letGoOfRequest gives back what only a running request needs. The exchange is refused or settled: nothing reads it again.
+func (x *Exchange) letGoOfRequest() {
+	x.body.release()
+	x.r.Release(x.s.o.Built)
 }
 
 // note counts an occurrence of a reason and keeps it for the record.

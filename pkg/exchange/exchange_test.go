@@ -72,7 +72,9 @@ func TestRefusals(t *testing.T) {
 			if a.Do != exchange.Reply {
 				t.Fatalf("got %v, want a reply", a.Do)
 			}
-			var body struct{ Error struct{ Code, Message string } }
+			var body struct {
+				Error struct{ Code, Message string }
+			}
 			if err := json.Unmarshal(a.Reply.Body, &body); err != nil {
 				t.Fatalf("the error body is no JSON: %v", err)
 			}

@@ -211,7 +211,7 @@ func (x *Exchange) abandon(now pool.Instant) {
 	x.s.forget(x)
 	x.s.ring.put(x.record())
 	x.s.metered().Decided(x.r.Target.Pool, x.r.API, reason.ClientAborted.String(), now-x.began)
-	x.body.release()
+	x.letGoOfRequest()
 }
 
 func (x *Exchange) booksFall(now pool.Instant) {
@@ -243,6 +243,7 @@ func (x *Exchange) finish(now pool.Instant, e Ending) {
 		x.note(ending, "")
 	}
 	x.settleAs(now, ending)
+	x.letGoOfRequest()
 	if e.From != FromLog && x.logAwaited() {
 		x.s.expect(x, now+pool.Instant(x.s.o.LogGrace)) // its entry is still to come, and is no stranger
 		return
@@ -253,6 +254,7 @@ func (x *Exchange) finish(now pool.Instant, e Ending) {
 func (x *Exchange) settle(now pool.Instant) {
 	x.booksFall(now)
 	x.settleAs(now, 0)
+	x.letGoOfRequest()
 }
 
 // settleAs runs the settlers, exactly once, and completes the record.
@@ -284,7 +286,6 @@ func (x *Exchange) settleAs(now pool.Instant, ending reason.ID) {
 		r.Outcome = &o
 		r.Reasons = append(r.Reasons[:len(r.Reasons):len(r.Reasons)], x.reasons[min(len(r.Reasons), len(x.reasons)):]...)
 	})
-	x.body.release()
 }
 
 func (x *Exchange) nameOf(ref pool.Ref) string {

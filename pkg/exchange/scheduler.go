@@ -1,6 +1,8 @@
 package exchange
 
 import (
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -112,7 +114,10 @@ func (s *Scheduler) Begin(now pool.Instant, w Waker) *Exchange {
 
 // decisionID is a function of seed and number, 32 hexadecimal digits: two rounds of splitmix64.
 func decisionID(seed, number uint64) string {
-	return fmt.Sprintf("%016x%016x", mix(seed^mix(number)), mix(number+seed*0x9e3779b97f4a7c15))
+	var words [16]byte
+	binary.BigEndian.PutUint64(words[:8], mix(seed^mix(number)))
+	binary.BigEndian.PutUint64(words[8:], mix(number+seed*0x9e3779b97f4a7c15))
+	return hex.EncodeToString(words[:])
 }
 
 func mix(z uint64) uint64 {

@@ -54,6 +54,12 @@ func (s *Scanner) Reset(api API) {
 	}
 }
 
+// Release lets go of the body, for a scanner that waits for its next Reset. The Summary stays with who took it.
+func (s *Scanner) Release() {
+	s.lex.trim()
+	s.sum = nil
+}
+
 // Feed keeps chunk as the next piece of the body, by reference: it must stay unchanged while the Summary is in use. The
 // error is a *SyntaxError; after it, chunks are still kept, so that the body can be passed on, but nothing more is read,
 // and every further call returns the same error.
