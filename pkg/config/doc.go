@@ -13,7 +13,7 @@
 //
 //	parse       text → nodes with positions                                        parse.go
 //	read        nodes → document: fields and their types                            document.go, pools.go
-//	resolve     types of plugins → entries of the catalogue, parameters decoded     types.go, parameters.go
+//	resolve     types of plugins → entries of the catalogue, parameters decoded     resolve.go, parameters.go
 //	upstream    sections that belong to other pickers: accepted, or refused         upstream.go
 //	complete    what is left out: profile, picker, handler, model resolver          defaults.go
 //	check       references, roles, names                                            check.go

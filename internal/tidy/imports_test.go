@@ -1,0 +1,161 @@
+package tidy
+
+import (
+	"fmt"
+	"go/ast"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The words that every room may use, and what a plugin may see.
+var (
+	words  = []string{"pkg/reason", "pkg/openai"}
+	seen   = append([]string{"pkg/pool", "pkg/plugins"}, words...)
+	plugin = []string{"pkg/scorers", "pkg/filters", "pkg/pickers", "pkg/profiles", "pkg/producers", "pkg/models", "pkg/kvindex",
+		"pkg/pd", "pkg/flow", "pkg/maas"}
+	decided = append([]string{"pkg/exchange", "pkg/config", "pkg/config/files", "pkg/catalog"}, seen...)
+)
+
+// room says what the files of one directory may import of ours, tests aside.
+type room struct {
+	dir  string
+	may  []string // directories; an entry that ends in "/..." stands for all below it too
+	core bool
+}
+
+// house lists every room. A directory that is not here does not exist until somebody says what it may know.
+func house() []room {
+	h := []room{
+		{"pkg/reason", nil, true},
+		{"pkg/openai", nil, true},
+		{"pkg/pool", words, true},
+		{"pkg/pool/discovery", []string{"pkg/pool", "pkg/reason", "pkg/openai"}, false},
+		{"pkg/pool/telemetry", []string{"pkg/pool", "pkg/reason", "pkg/openai"}, false},
+		{"pkg/plugins", append([]string{"pkg/pool"}, words...), true},
+		{"pkg/plugins/pluginstest", seen, true},
+		{"pkg/exchange", seen, true},
+		{"pkg/config", seen, true},
+		{"pkg/config/files", append([]string{"pkg/config"}, seen...), false},
+		{"pkg/catalog", append(slices.Clone(plugin), seen...), true},
+
+		{"pkg/kvindex/blockhash", words, true},
+		{"pkg/kvindex/events", append([]string{"pkg/kvindex", "pkg/kvindex/blockhash"}, seen...), false},
+		{"pkg/kvindex/tokenizers", append([]string{"pkg/kvindex"}, seen...), false},
+		{"pkg/pd/sidecar", append([]string{"pkg/pd"}, seen...), false},
+		{"pkg/maas/store", append([]string{"pkg/maas"}, seen...), false},
+		{"pkg/maas/api", append([]string{"pkg/maas"}, seen...), false},
+		{"pkg/maas/controller", append([]string{"pkg/maas"}, seen...), false},
+		{"pkg/maas/console", append([]string{"pkg/maas"}, seen...), false},
+
+		{"pkg/gateway/clock", []string{"pkg/exchange", "pkg/pool"}, false},
+		{"pkg/gateway/extproc", append([]string{"pkg/exchange", "pkg/gateway/clock"}, seen...), false},
+		{"pkg/gateway/proxy", append([]string{"pkg/exchange", "pkg/gateway/clock"}, seen...), false},
+		{"pkg/gateway/providers", append([]string{"pkg/exchange", "pkg/gateway/clock"}, seen...), false},
+		{"pkg/gateway/admin", append([]string{"pkg/pool/telemetry", "pkg/pool/discovery", "pkg/gateway/clock"}, decided...), false},
+
+		{"pkg/cli", []string{"pkg/...", "simulator/...", "benchmarks/..."}, false},
+		{"cmd/fairlead", []string{"pkg/catalog", "pkg/cli"}, false},
+
+		{"simulator/engine", append([]string{"pkg/pool", "pkg/kvindex/blockhash"}, words...), true},
+		{"simulator/server", append([]string{"simulator/engine", "pkg/pool", "pkg/kvindex/blockhash"}, words...), false},
+		{"simulator/fleet", append([]string{"simulator/engine", "simulator/scenarios", "pkg/pool", "pkg/kvindex/blockhash"}, words...), true},
+		{"simulator/scenarios", append([]string{"simulator/engine", "pkg/pool"}, words...), true},
+
+		{"internal/invariants", nil, true},
+		{"internal/tidy", nil, false},
+		{"internal/scenario", append([]string{"pkg/plugins/pluginstest"}, decided...), false},
+		{"internal/e2e", []string{"pkg/...", "simulator/...", "benchmarks/..."}, false},
+	}
+	for _, p := range plugin {
+		may := slices.Clone(seen)
+		if p == "pkg/kvindex" {
+			may = append(may, "pkg/kvindex/blockhash")
+		}
+		h = append(h, room{p, may, true})
+	}
+	for _, b := range []string{"benchmarks", "benchmarks/budgets", "benchmarks/decision", "benchmarks/demo", "benchmarks/extproc", "benchmarks/peers", "benchmarks/report", "benchmarks/tuning", "benchmarks/workload"} {
+		h = append(h, room{b, append([]string{"simulator/...", "benchmarks/...", "pkg/gateway/...", "pkg/pool/...", "pkg/kvindex/blockhash"}, decided...), false})
+	}
+	return h
+}
+
+func roomOf(dir string) (room, bool) {
+	h := house()
+	i := slices.IndexFunc(h, func(r room) bool { return r.dir == dir })
+	if i < 0 {
+		return room{}, false
+	}
+	return h[i], true
+}
+
+func (r room) mayImport(dir string) bool {
+	return dir == "internal/invariants" || slices.ContainsFunc(r.may, func(m string) bool {
+		if below, ok := strings.CutSuffix(m, "/..."); ok {
+			return under(dir, below)
+		}
+		return m == dir
+	})
+}
+
+// importsOneWay holds imports against the house. Tests may wire rooms together as they like.
+func importsOneWay(f *file, c *complaints) {
+	r, known := roomOf(f.room)
+	if !known {
+		c.at(f.ast.Package, "%s is no room of the house; put the file into a room of the design, or say in internal/tidy what the room may import", f.room)
+		return
+	}
+	if f.test {
+		return
+	}
+	f.imports(func(spec *ast.ImportSpec, p, _ string) {
+		dir, ours := strings.CutPrefix(p, module)
+		switch {
+		case !ours || r.mayImport(dir):
+		case slices.Contains(plugin, f.room) && under(dir, plugin...):
+			c.at(spec.Pos(), "%s imports %s: a plugin never imports another; share a fact (pkg/plugins/facts.go) instead", f.room, dir)
+		case dir == "pkg/plugins/pluginstest":
+			c.at(spec.Pos(), "%s imports pluginstest; it is for tests alone", f.room)
+		default:
+			c.at(spec.Pos(), "%s imports %s; %s", f.room, dir, r.allowed())
+		}
+	})
+}
+
+func (r room) allowed() string {
+	if len(r.may) == 0 {
+		return "it may import nothing of ours"
+	}
+	return fmt.Sprintf("it may import %s: turn the dependency around, or hand the value in", strings.Join(r.may, ", "))
+}
+
+// The table itself runs one way: no chain of imports that it allows leads back to where it began.
+func TestTheHouseHasNoCircles(t *testing.T) {
+	h := house()
+	state := map[string]int{} // 1: on the path, 2: done
+	var visit func(dir string, chain []string)
+	visit = func(dir string, chain []string) {
+		switch state[dir] {
+		case 1:
+			t.Errorf("a circle: %s", strings.Join(append(chain, dir), " → "))
+			return
+		case 2:
+			return
+		}
+		state[dir] = 1
+		r, _ := roomOf(dir)
+		for _, to := range h {
+			if to.dir != dir && to.dir != "internal/invariants" && r.mayImport(to.dir) {
+				// Benchmarks and the command line may use their own parts.
+				if under(dir, "benchmarks") && under(to.dir, "benchmarks") {
+					continue
+				}
+				visit(to.dir, append(chain, dir))
+			}
+		}
+		state[dir] = 2
+	}
+	for _, r := range h {
+		visit(r.dir, nil)
+	}
+}
