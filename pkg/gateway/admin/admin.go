@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -19,11 +21,11 @@ type Options struct {
 	Pools     []*pool.Pool
 	Clock     func() pool.Instant
 
-	// AllowEmpty reports ready although a pool has no endpoint.
+	// AllowEmpty: the process is ready although a pool has no endpoint.
 	AllowEmpty bool
 	// Config is the effective configuration and Digest its digest.
 	Config, Digest string
-	// Draining is closed when the process takes nothing new any more.
+	// Draining is closed when the process takes nothing new any more; nil never is.
 	Draining <-chan struct{}
 }
 
@@ -31,7 +33,7 @@ type Options struct {
 // bind it where only operators reach it.
 func New(o Options) http.Handler {
 	a := &admin{o}
-	o.Metrics.registry.MustRegister(newGauges(a.books))
+	o.Metrics.registry.MustRegister(newGauges(a.books, o.Digest))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -73,9 +75,10 @@ func (a *admin) ready() error {
 	return nil
 }
 
-// brief is a line of the list of decisions.
+// brief is a line of the list of decisions. Ending is running, clean or a reason's code; empty for a refusal.
 type brief struct {
 	ID      string `json:"id"`
+	At      string `json:"at"`
 	API     string `json:"api"`
 	Pool    string `json:"pool,omitempty"`
 	Chosen  string `json:"chosen,omitempty"`
@@ -83,16 +86,27 @@ type brief struct {
 	Ending  string `json:"ending,omitempty"`
 }
 
-func (a *admin) decisions(w http.ResponseWriter, _ *http.Request) {
+// decisions lists the newest records, a hundred of them or as many as ?limit says.
+func (a *admin) decisions(w http.ResponseWriter, r *http.Request) {
+	limit := 100
+	if q := r.URL.Query().Get("limit"); q != "" {
+		n, err := strconv.Atoi(q)
+		if err != nil || n < 1 {
+			http.Error(w, fmt.Sprintf("limit is %.40q; it must be a number of at least 1", q), http.StatusBadRequest)
+			return
+		}
+		limit = n
+	}
 	s := a.o.Scheduler()
+	ids := s.Decisions()
 	list := []brief{}
-	for _, id := range s.Decisions() {
+	for _, id := range ids[:min(limit, len(ids))] {
 		doc, ok := s.Decision(id)
 		if !ok {
 			continue
 		}
 		rec := &doc.Record
-		b := brief{ID: id, API: rec.API, Pool: rec.Target.Pool, Ending: "running"}
+		b := brief{ID: id, At: rec.At.Format(time.RFC3339Nano), API: rec.API, Pool: rec.Target.Pool, Ending: "running"}
 		if len(rec.Legs) > 0 {
 			b.Chosen = rec.Legs[0].Endpoints[0].Name
 		}
@@ -126,10 +140,11 @@ func (a *admin) config(w http.ResponseWriter, _ *http.Request) {
 }
 
 func write(w http.ResponseWriter, v any) {
-	w.Header().Set("content-type", "application/json")
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	if err := e.Encode(v); err != nil {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
 	}
+	w.Header().Set("content-type", "application/json")
+	_, _ = w.Write(append(b, '\n'))
 }

@@ -1,9 +1,10 @@
 package admin
 
 import (
-	"context"
 	"log/slog"
+	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,19 +18,16 @@ import (
 	"github.com/fairlead/fairlead/pkg/reason"
 )
 
-// logAgain is how long a reason that was logged stays quiet.
-const logAgain = time.Minute
-
 // Metrics counts what happens in a process. It is the sink of reasons and the meter of exchanges; everything on it may be
 // called from any goroutine and never blocks on anything outside. No label has a value that a client chooses.
 type Metrics struct {
 	registry *prometheus.Registry
 	log      *slog.Logger
 
-	reasons []prometheus.Counter // by reason.ID
-	mu      sync.Mutex
-	logged  []time.Time // by reason.ID, when last
-	hushed  []int       // by reason.ID, how often since
+	reasons []occurrences // by reason.ID
+
+	mu     sync.Mutex                            // of whoever adds to series
+	series atomic.Pointer[map[string]poolSeries] // by pool; replaced, never modified
 
 	requests *prometheus.CounterVec
 	wait     *prometheus.HistogramVec
@@ -40,6 +38,8 @@ type Metrics struct {
 	messages *prometheus.CounterVec
 	scrapes  *prometheus.CounterVec
 	scrape   prometheus.Histogram
+	bytes    prometheus.Counter
+	rejected prometheus.Counter
 }
 
 var (
@@ -54,9 +54,13 @@ var (
 )
 
 // NewMetrics returns metrics on a registry of their own, with those of process and runtime. The first of each kind of
-// reason goes to log, and further ones once a minute with their number.
+// reason goes to log, and further ones once a minute with their number. A nil log discards.
 func NewMetrics(log *slog.Logger) *Metrics {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
 	m := &Metrics{registry: prometheus.NewRegistry(), log: log}
+	m.series.Store(&map[string]poolSeries{})
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_" + name, Help: help}, labels)
 		m.registry.MustRegister(v)
@@ -67,73 +71,45 @@ func NewMetrics(log *slog.Logger) *Metrics {
 		m.registry.MustRegister(v)
 		return v
 	}
-	reasons := counter("reasons_total", "Occurrences of a reason: refusals, fallbacks, degraded modes.", "reason")
-	for _, id := range append([]reason.ID{0}, reason.All()...) {
-		var c prometheus.Counter
-		if id != 0 {
-			c = reasons.WithLabelValues(id.String())
-		}
-		m.reasons = append(m.reasons, c)
-	}
-	m.logged, m.hushed = make([]time.Time, len(m.reasons)), make([]int, len(m.reasons))
-	m.requests = counter("requests_total", "Requests that were decided; outcome is forwarded, answered or the code of the refusal.", "pool", "api", "outcome")
-	m.wait = histogram("decision_wait_seconds", "From a request's headers to its decision: reading the body, holds and the queue included.", fine, "pool")
-	m.decision = histogram("decision_duration_seconds", "Time spent inside the call that made a decision.", fine).WithLabelValues().(prometheus.Histogram)
+	m.countReasons()
+	m.requests = counter("requests_total", "Requests that were decided; outcome is forwarded, answered (by us, as a list of models) or the code of the refusal.", "pool", "api", "outcome")
+	m.wait = histogram("decision_wait_seconds", "From a request's headers to its decision: reading the body, holds and the queue included. Requests that had no pool yet are left out.", fine, "pool")
+	m.decision = histogram("decision_duration_seconds", "Time that the calls of an exchange took until it forwarded or refused, without waiting for bytes or capacity.", fine).WithLabelValues().(prometheus.Histogram)
 	m.ttft = histogram("ttft_seconds", "From a request's headers to the headers of its answer.", coarse, "pool")
 	m.duration = histogram("request_duration_seconds", "From a request's headers to the end of its answer.", coarse, "pool", "ending")
 	m.tokens = counter("tokens_total", "Tokens that engines reported of answers we saw; kind is prompt, cached or completion.", "pool", "kind")
 	m.messages = counter("ext_proc_messages_total", "Messages that gateways sent, by kind.", "kind")
 	m.scrapes = counter("scrapes_total", "Metrics pages asked for, by outcome: ok or failed.", "outcome")
 	m.scrape = histogram("scrape_duration_seconds", "Time of a metrics page.", coarse).WithLabelValues().(prometheus.Histogram)
+	m.bytes = counter("scrape_bytes_total", "Bytes of metrics pages that were read.").WithLabelValues()
+	m.rejected = counter("scrape_rejected_series_total", "Series of metrics pages that were out of their range and taken as unknown.").WithLabelValues()
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-// Note counts a reason, and logs it unless one of its kind was logged within the last minute.
-func (m *Metrics) Note(id reason.ID, detail string) {
-	if id == 0 || int(id) >= len(m.reasons) {
-		return
-	}
-	m.reasons[id].Inc()
-	now := time.Now()
-	m.mu.Lock()
-	if now.Sub(m.logged[id]) < logAgain {
-		m.hushed[id]++
-		m.mu.Unlock()
-		return
-	}
-	hushed := m.hushed[id]
-	m.logged[id], m.hushed[id] = now, 0
-	m.mu.Unlock()
-	row := id.Row()
-	attributes := []any{"reason", row.Code, "means", row.Means, "remedy", row.Remedy}
-	if detail != "" {
-		attributes = append(attributes, "detail", detail)
-	}
-	if hushed > 0 {
-		attributes = append(attributes, "unlogged_before", hushed)
-	}
-	m.log.Log(context.Background(), level(id), "reason", attributes...)
+// poolSeries are the series of a pool that each request adds to, looked up once.
+type poolSeries struct {
+	wait, ttft, clean          prometheus.Observer
+	prompt, cached, completion prometheus.Counter
 }
 
-// level of a reason's log line: our own faults are errors, what an operator can mend warnings, what clients do is told at
-// info.
-func level(id reason.ID) slog.Level {
-	switch row := id.Row(); {
-	case row.Status == 500:
-		return slog.LevelError
-	case row.Status >= 500, row.Status == 429:
-		return slog.LevelWarn
-	case row.Status != 0:
-		return slog.LevelInfo
+// of returns the series of a pool. Their number is bounded by that of the pools, whose names come from configurations.
+func (m *Metrics) of(poolName string) poolSeries {
+	known := *m.series.Load()
+	if s, ok := known[poolName]; ok {
+		return s
 	}
-	switch id {
-	case reason.ClientAborted, reason.NeverScraped, reason.LateEnd, reason.SecondEndOfStream, reason.BodyUnread, reason.FallbackServed:
-		return slog.LevelInfo
-	case reason.HookPanic:
-		return slog.LevelError
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := poolSeries{
+		wait: m.wait.WithLabelValues(poolName), ttft: m.ttft.WithLabelValues(poolName), clean: m.duration.WithLabelValues(poolName, "clean"),
+		prompt: m.tokens.WithLabelValues(poolName, "prompt"), cached: m.tokens.WithLabelValues(poolName, "cached"),
+		completion: m.tokens.WithLabelValues(poolName, "completion"),
 	}
-	return slog.LevelWarn
+	next := maps.Clone(*m.series.Load())
+	next[poolName] = s
+	m.series.Store(&next)
+	return s
 }
 
 // Decided counts a decision.
@@ -147,30 +123,35 @@ func (m *Metrics) Decided(poolName string, api openai.API, refused string, wait 
 		outcome = "forwarded"
 	}
 	m.requests.WithLabelValues(poolName, api.String(), outcome).Inc()
-	m.wait.WithLabelValues(poolName).Observe(time.Duration(wait).Seconds())
+	if poolName != "" { // refused or answered before it had a pool
+		m.of(poolName).wait.Observe(time.Duration(wait).Seconds())
+	}
 }
 
 // Settled counts an end.
 func (m *Metrics) Settled(poolName string, _ openai.API, o plugins.Outcome) {
-	ending := o.EndingCode
-	if ending == "" {
-		ending = "clean"
-	}
+	s := m.of(poolName)
 	if o.TTFT >= 0 {
-		m.ttft.WithLabelValues(poolName).Observe(o.TTFT.Seconds())
+		s.ttft.Observe(o.TTFT.Seconds())
 	}
-	m.duration.WithLabelValues(poolName, ending).Observe(o.Total.Seconds())
-	for _, t := range []struct {
-		kind string
-		n    int64
-	}{{"prompt", o.Prompt}, {"cached", o.Cached}, {"completion", o.Out}} {
-		if t.n > 0 {
-			m.tokens.WithLabelValues(poolName, t.kind).Add(float64(t.n))
-		}
+	if o.EndingCode == "" {
+		s.clean.Observe(o.Total.Seconds())
+	} else {
+		m.duration.WithLabelValues(poolName, o.EndingCode).Observe(o.Total.Seconds())
+	}
+	add(s.prompt, o.Prompt)
+	add(s.cached, o.Cached)
+	add(s.completion, o.Out)
+}
+
+// add adds n tokens, if somebody said how many.
+func add(to prometheus.Counter, n int64) {
+	if n > 0 {
+		to.Add(float64(n))
 	}
 }
 
-// ObserveDecision takes the time that the call took in which a decision was made.
+// ObserveDecision takes the time that an adapter's calls of an exchange took until its decision.
 func (m *Metrics) ObserveDecision(d time.Duration) { m.decision.Observe(d.Seconds()) }
 
 // Received counts a message of a gateway.
@@ -184,4 +165,6 @@ func (m *Metrics) Scraped(s telemetry.Scrape) {
 	}
 	m.scrapes.WithLabelValues(outcome).Inc()
 	m.scrape.Observe(s.Took.Seconds())
+	m.bytes.Add(float64(s.Bytes))
+	m.rejected.Add(float64(s.Rejected))
 }

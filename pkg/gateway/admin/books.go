@@ -1,16 +1,13 @@
 package admin
 
 import (
+	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
 )
-
-// endpointsMax bounds the endpoints that get series of their own, over all pools; the rest is summed under "other".
-const endpointsMax = 512
 
 // Line is the books of one endpoint, with its last sample beside them. -1 is unknown.
 type Line struct {
@@ -45,7 +42,7 @@ func readBooks(now pool.Instant, pools []*pool.Pool, s *exchange.Scheduler) Book
 			for _, id := range snap.Members {
 				e, sample := &snap.Slots[id], &b.Samples[id]
 				l := Line{
-					Pool: p.Name, Endpoint: e.Namespace + "/" + e.Name, Address: e.Addr.String(),
+					Pool: p.Name, Endpoint: strings.ToValidUTF8(plugins.EndpointName(e), "\uFFFD"), Address: e.Addr.String(),
 					Requests: b.Requests[id], NoFirstByte: b.NoFirstByte[id], AfterSample: b.AfterSample[id],
 					PrefillTokens: b.PrefillTokens[id], DecodeTokens: b.DecodeTokens[id],
 					Sample: sample.State(now, p.StaleAfter()).String(), SampleAgeSeconds: -1,
@@ -59,54 +56,4 @@ func readBooks(now pool.Instant, pools []*pool.Pool, s *exchange.Scheduler) Book
 		})
 	}
 	return all
-}
-
-// gauges makes series of the books when a page is asked for.
-type gauges struct {
-	books     func() Books
-	endpoints *prometheus.Desc
-	requests  *prometheus.Desc
-	open      *prometheus.Desc
-}
-
-func newGauges(books func() Books) *gauges {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("fairlead_"+name, help, labels, nil)
-	}
-	return &gauges{
-		books:     books,
-		endpoints: desc("endpoints", "Endpoints of a pool, by the state of their telemetry: never, stale or fresh.", "pool", "sample"),
-		requests:  desc("in_flight_requests", "Requests that are booked at an endpoint.", "pool", "endpoint"),
-		open:      desc("open_exchanges", "Exchanges that were forwarded and have not ended."),
-	}
-}
-
-// Describe sends the descriptions.
-func (g *gauges) Describe(out chan<- *prometheus.Desc) {
-	out <- g.endpoints
-	out <- g.requests
-	out <- g.open
-}
-
-// Collect sends the values as they stand.
-func (g *gauges) Collect(out chan<- prometheus.Metric) {
-	b := g.books()
-	type key struct{ pool, state string }
-	count := map[key]int{}
-	other := map[string]int32{}
-	for i, l := range b.Endpoints {
-		count[key{l.Pool, l.Sample}]++
-		if i < endpointsMax {
-			out <- prometheus.MustNewConstMetric(g.requests, prometheus.GaugeValue, float64(l.Requests), l.Pool, l.Endpoint)
-		} else {
-			other[l.Pool] += l.Requests
-		}
-	}
-	for k, n := range count {
-		out <- prometheus.MustNewConstMetric(g.endpoints, prometheus.GaugeValue, float64(n), k.pool, k.state)
-	}
-	for name, n := range other {
-		out <- prometheus.MustNewConstMetric(g.requests, prometheus.GaugeValue, float64(n), name, "other")
-	}
-	out <- prometheus.MustNewConstMetric(g.open, prometheus.GaugeValue, float64(b.Open))
 }
