@@ -283,6 +283,7 @@ func (x *Exchange) pool() *pool.Pool    { return x.s.o.Pools[x.r.PoolIndex] }
 
 // refuse ends the exchange with an error, shaped for the API.
 func (x *Exchange) refuse(now pool.Instant, no *reason.Refusal) Action {
+	forwarded := x.step == stepForwarded // its decision was counted then
 	x.step, x.refusal, x.settled = stepRefused, no, true
 	x.over.Store(true)
 	x.note(no.ID, no.Detail)
@@ -290,7 +291,9 @@ func (x *Exchange) refuse(now pool.Instant, no *reason.Refusal) Action {
 	x.s.waiting.Delete(&x.r)
 	x.s.forget(x)
 	x.s.ring.put(x.record())
-	x.s.metered().Decided(x.r.Target.Pool, x.r.API, row.Code, now-x.began)
+	if !forwarded {
+		x.s.metered().Decided(x.r.Target.Pool, x.r.API, row.Code, now-x.began)
+	}
 	message := row.Means
 	if no.Detail != "" {
 		message += ": " + no.Detail
