@@ -22,9 +22,9 @@ func (r *reader) check(d *document) {
 		}
 		switch {
 		case isHandler(it):
-			r.hintf(it.at, CodeNoEffect, "remove it, or name it as a pool's handler", "plugin %q: no pool uses the handler", it.name)
+			r.hintf(it.at, "remove it, or name it as a pool's handler", "plugin %q: no pool uses the handler", it.name)
 		case isFilter(it), isScorer(it), isPicker(it):
-			r.hintf(it.at, CodeNoEffect, "remove it, or add it to a profile", "plugin %q: no profile uses it", it.name)
+			r.hintf(it.at, "remove it, or add it to a profile", "plugin %q: no profile uses it", it.name)
 		}
 	}
 }
@@ -70,14 +70,14 @@ func (r *reader) checkProfile(d *document, p *profileDecl, used map[string]bool)
 		if isScorer(it) {
 			scorer = ref
 			if ref.weightAt != (pos{}) && ref.weight == 0 {
-				r.hintf(ref.weightAt, CodeNoEffect, "remove the scorer from the profile", "%s: %q has weight 0 and no effect", where, ref.ref)
+				r.hintf(ref.weightAt, "remove the scorer from the profile", "%s: %q has weight 0 and no effect", where, ref.ref)
 			}
 		} else if ref.weightAt != (pos{}) {
-			r.hintf(ref.weightAt, CodeNoEffect, "remove it", "%s: the weight of %q has no effect: it is %s", where, ref.ref, role(it))
+			r.hintf(ref.weightAt, "remove it", "%s: the weight of %q has no effect: it is %s", where, ref.ref, role(it))
 		}
 	}
 	if scorer == nil && complete && picker != nil && d.plugin(picker.ref).kind.typ == defaultPicker {
-		r.hintf(p.at, CodeNoEffect, "add a scorer, such as queue-scorer", "%s has no scorer: all endpoints are equally good, and one is drawn at random", where)
+		r.hintf(p.at, "add a scorer, such as queue-scorer", "%s has no scorer: all endpoints are equally good, and one is drawn at random", where)
 	}
 }
 

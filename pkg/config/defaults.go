@@ -139,7 +139,7 @@ func (r *reader) defaultPicker(d *document, p *profileDecl, entries []plugins.En
 	if chosen == nil {
 		chosen = r.add(d, defaultPicker, entries)
 	} else if len(declared) > 1 {
-		r.hintf(p.at, CodeNoEffect, "add the picker that is meant to the profile", "profile %q names no picker, and %d are declared; it uses %q", p.name, len(declared), chosen.name)
+		r.hintf(p.at, "add the picker that is meant to the profile", "profile %q names no picker, and %d are declared; it uses %q", p.name, len(declared), chosen.name)
 	}
 	if chosen != nil {
 		p.refs = append(p.refs, refDecl{ref: chosen.name, at: p.at})

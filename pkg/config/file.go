@@ -80,7 +80,7 @@ func (f *File) Build(ports ...any) (*plugins.Built, []Problem) {
 
 // flatten returns the single errors that were joined, those joined inside a BuildError each under its plugin.
 func flatten(err error) []error {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // it takes the wrapping apart itself
 	case interface{ Unwrap() []error }:
 		var all []error
 		for _, one := range e.Unwrap() {

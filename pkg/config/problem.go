@@ -105,9 +105,9 @@ func (l *log) warnf(at pos, code, suggestion, format string, args ...any) {
 	l.add(at, Warning, code, suggestion, fmt.Sprintf(format, args...))
 }
 
-func (l *log) hintf(at pos, code, suggestion, format string, args ...any) {
+func (l *log) hintf(at pos, suggestion, format string, args ...any) {
 	l.hints = append(l.hints, Problem{File: l.file, Line: at.line, Column: at.column,
-		Severity: Warning, Code: code, Message: fmt.Sprintf(format, args...), Suggestion: suggestion})
+		Severity: Warning, Code: CodeNoEffect, Message: fmt.Sprintf(format, args...), Suggestion: suggestion})
 }
 
 func (l *log) add(at pos, severity Severity, code, suggestion, message string) {
