@@ -102,6 +102,7 @@ func TestTickersAreCalledWhenTheyAsk(t *testing.T) {
 		}
 		stop()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(often.at) != 4 {
 			t.Error("called after the end")
 		}
@@ -187,6 +188,7 @@ func TestAReplacedSchedulerIsTickedUntilItIsQuiet(t *testing.T) {
 		c.At(c.Now())
 		<-woken
 		x.Resume(c.Now())
+		synctest.Wait()
 		if c.Now() != pool.Instant(7*time.Second) || !old.Quiet() {
 			t.Errorf("woken at %v, quiet %t", time.Duration(c.Now()), old.Quiet())
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/fairlead/fairlead/pkg/plugins"
 )
 
-var errSwitched = errors.New("the engine switched protocols, though nobody asked it to")
+var errNoAnswer = errors.New("the engine answered with a status below 200, or switched protocols unasked")
 
 // relay passes an answer on as it comes: each read is one write and one flush. ok is false when client or engine broke
 // off.
@@ -67,11 +67,13 @@ func (f *flight) pass(resp *http.Response, sees bool) bool {
 			return false
 		}
 	}
-	buffer := copyBuffers.Get().(*[copyBuffer]byte)
-	defer copyBuffers.Put(buffer)
+	// Streams are many and their tokens small: the larger buffer is for those that fill the smaller.
+	small := smallBuffers.Get().(*[smallBuffer]byte)
+	defer smallBuffers.Put(small)
+	buffer := small[:]
 	sent := int64(0)
 	for {
-		n, err := resp.Body.Read(buffer[:])
+		n, err := resp.Body.Read(buffer)
 		if n > 0 {
 			if sees {
 				f.x.Chunk(f.p.o.Clock.Now(), buffer[:n], false)
@@ -87,6 +89,10 @@ func (f *flight) pass(resp *http.Response, sees bool) bool {
 			}
 		}
 		switch {
+		case err == nil && n == smallBuffer && len(buffer) == smallBuffer:
+			large := copyBuffers.Get().(*[copyBuffer]byte)
+			defer copyBuffers.Put(large) // at most once
+			buffer = large[:]
 		case err == io.EOF:
 			return true
 		case err != nil:

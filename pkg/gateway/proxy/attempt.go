@@ -52,11 +52,11 @@ func (f *flight) forward(act *exchange.Action) (next exchange.Action, ok bool) {
 		resp, err := f.p.transport.RoundTrip(request)
 		a.done()
 		switch {
-		case err == nil && resp.StatusCode != http.StatusSwitchingProtocols:
+		case err == nil && resp.StatusCode >= http.StatusOK:
 			return f.relay(a, act, resp)
 		case err == nil:
 			_ = resp.Body.Close()
-			err = errSwitched
+			err = errNoAnswer
 			a.spent = true
 		case f.r.Context().Err() != nil || sending != nil && sending.lost.Load():
 			f.ending.ByClient = true
@@ -70,6 +70,7 @@ func (f *flight) forward(act *exchange.Action) (next exchange.Action, ok bool) {
 		}
 		f.p.o.Log.Debug("upstream failed", slog.String("decision", f.x.ID), slog.String("endpoint", at.String()),
 			slog.String("reason", why.String()), slog.Any("error", err))
+		f.x.Transport("failed "+at.String(), err.Error())
 		next = f.x.Failed(f.p.o.Clock.Now(), at, why)
 		if next.Do != exchange.Forward {
 			f.sent(a)
@@ -98,7 +99,7 @@ func (a *attempt) request(act *exchange.Action, header http.Header) (request *ht
 		request.Body = io.NopCloser(bytes.NewReader(whole))
 		request.ContentLength = f.r.ContentLength
 	default:
-		sending = &upload{f: f, a: a, edits: act.Out.Edits}
+		sending = &upload{in: &f.in, reached: a.reached, tell: f.tell, edits: act.Out.Edits, client: f.r}
 		request.Body = sending
 		request.ContentLength = f.r.ContentLength
 		if request.ContentLength >= 0 {
@@ -120,6 +121,9 @@ func (a *attempt) request(act *exchange.Action, header http.Header) (request *ht
 	}
 	return request.WithContext(httptrace.WithClientTrace(f.r.Context(), &a.trace)), sending
 }
+
+// tell brings what came of the body after the decision to the exchange.
+func (f *flight) tell(chunk []byte) { f.x.Body(f.p.o.Clock.Now(), chunk, f.in.ended) }
 
 // announce names the trailers that the client announced, so that the engine's side knows of them before the body.
 func announce(dst http.Header, r *http.Request) {

@@ -34,6 +34,10 @@ func TestADeadEndpointFallsBack(t *testing.T) {
 			if n := w.noted.count(reason.FallbackServed); n != 2 {
 				t.Errorf("%d fallbacks noted, want 2", n)
 			}
+			doc, _ := w.s.Decision(w.s.Decisions()[0])
+			if n := len(doc.Record.Transport); n != 2 {
+				t.Errorf("the record tells of %d failures, want 2: %v", n, doc.Record.Transport)
+			}
 		}
 	}
 }

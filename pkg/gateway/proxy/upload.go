@@ -12,9 +12,11 @@ import (
 // the decision's edits in it. The transport's writing goroutine reads it; nobody else touches it, nor the inbound body,
 // before that goroutine is done.
 type upload struct {
-	f        *flight
-	a        *attempt
+	in       *inbound
+	reached  func() bool  // whether something of the request has been written
+	tell     func([]byte) // of what comes from the client
 	edits    []openai.Edit
+	client   *http.Request
 	trailer  http.Header // what the transport sends after the body; filled at its end
 	next     int         // of in.pieces
 	offset   int64       // in the client's body
@@ -46,7 +48,7 @@ func (u *upload) fill() error {
 // chunk returns the next bytes of the client's body. As long as nothing of the request has been written, another attempt
 // may need them, and they are kept; after that they pass through one buffer.
 func (u *upload) chunk() ([]byte, error) {
-	in := &u.f.in
+	in := u.in
 	for {
 		if u.next < len(in.pieces) {
 			u.next++
@@ -56,7 +58,7 @@ func (u *upload) chunk() ([]byte, error) {
 			u.finish()
 			return nil, io.EOF
 		}
-		if u.a.reached() {
+		if u.reached() {
 			return u.pass()
 		}
 		chunk, err := in.next()
@@ -72,7 +74,7 @@ func (u *upload) pass() ([]byte, error) {
 	if u.passing == nil {
 		u.passing = copyBuffers.Get().(*[copyBuffer]byte)
 	}
-	n, err := u.f.in.read(u.passing[:])
+	n, err := u.in.read(u.passing[:])
 	if err != nil {
 		u.lost.Store(true)
 		return nil, err
@@ -85,10 +87,6 @@ func (u *upload) pass() ([]byte, error) {
 	return u.passing[:n], nil
 }
 
-func (u *upload) tell(chunk []byte) {
-	u.f.x.Body(u.f.p.o.Clock.Now(), chunk, u.f.in.ended)
-}
-
 // finish is called at the end of the client's body, when its trailers are known.
 func (u *upload) finish() {
 	if u.finished {
@@ -96,7 +94,7 @@ func (u *upload) finish() {
 	}
 	u.finished = true
 	if u.trailer != nil {
-		trailers(u.trailer, u.f.r)
+		trailers(u.trailer, u.client)
 	}
 	if u.passing != nil {
 		copyBuffers.Put(u.passing)
