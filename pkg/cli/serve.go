@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -57,6 +58,11 @@ func serveCommand(entries []plugins.Entry, mode string) *cobra.Command {
 
 // serve wires a process together and runs it until ctx ends, then drains it.
 func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slog.Logger, say io.Writer) error {
+	if os.Getenv("GOGC") == "" {
+		// The live heap is a few megabytes and every request makes garbage: at Go's default of 100 the collector took a twentieth
+		// of the processor. 300 costs some 30 MB and leaves a third of that.
+		debug.SetGCPercent(300)
+	}
 	file, built, err := loadConfig(entries, f, say)
 	if err != nil {
 		return err

@@ -22,12 +22,26 @@ const (
 
 // readHeaders reads a header map: names in lower case, several values of a name in their order, pseudo-headers among
 // them. Envoy fills raw_value; others fill value.
+//
+// The raw values become one string of which each value is a part: one allocation in place of one per header, which were a
+// twentieth of all that a decision allocates.
 func readHeaders(m *corepb.HeaderMap) openai.Headers {
-	h := make(openai.Headers, 0, len(m.GetHeaders()))
-	for _, f := range m.GetHeaders() {
+	fields := m.GetHeaders()
+	total := 0
+	for _, f := range fields {
+		total += len(f.GetRawValue())
+	}
+	var raw strings.Builder
+	raw.Grow(total)
+	for _, f := range fields {
+		raw.Write(f.GetRawValue())
+	}
+	values := raw.String()
+	h := make(openai.Headers, 0, len(fields))
+	for _, f := range fields {
 		value := f.GetValue()
-		if raw := f.GetRawValue(); len(raw) > 0 {
-			value = string(raw)
+		if n := len(f.GetRawValue()); n > 0 {
+			value, values = values[:n], values[n:]
 		}
 		h = append(h, openai.Header{Name: strings.ToLower(f.GetKey()), Value: value})
 	}
