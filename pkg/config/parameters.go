@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -136,26 +135,28 @@ func (r *reader) set(param plugins.Param, value *yaml.Node, where string) {
 // entries fills a table of names and values, whose names are the user's own.
 func (r *reader) entries(param plugins.Param, n *yaml.Node, where string) {
 	param.Clear()
-	var fields []field
-	var known []string
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		key := r.resolve(n.Content[i])
+	seen := map[string]pos{}
+	for i := 0; i+1 < len(n.Content) && !r.full(); i += 2 {
+		key, value := r.resolve(n.Content[i]), n.Content[i+1]
 		if key == nil {
 			return
 		}
-		if key.Kind == yaml.ScalarNode && key.ShortTag() != "!!str" && key.ShortTag() != "!!merge" {
-			r.errorf(at(n.Content[i]), CodeWrongType, fmt.Sprintf("write it in quotes: %q", key.Value), "%s: %s: the name %s is %s, not text", where, param.Path, key.Value, shown(key))
-			return
-		}
-		if slices.Contains(known, key.Value) {
+		place := at(n.Content[i])
+		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" {
+			suggestion := "write the names out"
+			if key.Kind == yaml.ScalarNode && key.ShortTag() != "!!merge" {
+				suggestion = fmt.Sprintf("write it in quotes: %q", key.Value)
+			}
+			r.errorf(place, CodeWrongType, suggestion, "%s: %s: a name is wanted here, not %s", where, param.Path, shown(key))
 			continue
 		}
-		known = append(known, key.Value)
-		fields = append(fields, field{key.Value, func(k, v *yaml.Node) {
-			param.Put(k.Value, func(e plugins.Param) { r.set(e, v, where) })
-		}})
+		if first, twice := seen[key.Value]; twice {
+			r.errorf(place, CodeDuplicateKey, "keep one of the two", "%s: %s: name %q is given twice, first in line %d", where, param.Path, key.Value, first.line)
+			continue
+		}
+		seen[key.Value] = place
+		param.Put(key.Value, func(e plugins.Param) { r.set(e, value, where) })
 	}
-	r.table(n, where+": "+param.Path, "name", fields)
 }
 
 // defaultText is the present value of a parameter where it can be said in a word.

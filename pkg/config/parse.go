@@ -67,6 +67,9 @@ func (r *reader) syntax(data []byte, err error) {
 			if n, err := strconv.Atoi(number); err == nil {
 				line, message = max(n, 1), after
 			}
+			if strings.HasPrefix(message, "did not find expected") {
+				line++ // the library's parser counts from 0, its scanner from 1
+			}
 		}
 	}
 	column := 1
@@ -78,7 +81,7 @@ func (r *reader) syntax(data []byte, err error) {
 	suggestion := "check indentation, quotes and brackets here and in the line before"
 	for i, text := range strings.Split(string(data), "\n") {
 		indent := text[:len(text)-len(strings.TrimLeft(text, " \t"))]
-		if tab := strings.IndexByte(indent, '\t'); tab >= 0 && i+1 <= line+1 && len(indent) < len(text) {
+		if tab := strings.IndexByte(indent, '\t'); tab >= 0 && strings.Contains(message, "cannot start any token") && i+2 >= line && i <= line && len(indent) < len(text) {
 			line, column = i+1, tab+1
 			message, suggestion = "a tab in the indentation", "indent with spaces"
 			break

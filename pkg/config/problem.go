@@ -63,7 +63,10 @@ func (p Problem) Error() string {
 	var b strings.Builder
 	b.WriteString(p.File)
 	if p.Line > 0 {
-		fmt.Fprintf(&b, ":%d:%d", p.Line, max(p.Column, 1))
+		if b.Len() > 0 {
+			b.WriteByte(':')
+		}
+		fmt.Fprintf(&b, "%d:%d", p.Line, max(p.Column, 1))
 	}
 	if b.Len() > 0 {
 		b.WriteString(": ")

@@ -58,7 +58,14 @@ func TestProblemsOfTheText(t *testing.T) {
 		{"only comments", "# nothing\n", []string{"the file is empty; write apiVersion and kind, or start without a configuration file to get the default one"}},
 		{"a list", "- a\n", []string{"1:1: the document is a list; write a table of names and values"}},
 		{"a tab in the indentation", head + "plugins:\n\t- type: queue-scorer\n", []string{"4:1: no valid YAML: a tab in the indentation; indent with spaces"}},
-		{"an open bracket", head + "plugins: [\n", []string{"3:1: no valid YAML: did not find expected node content; check indentation, quotes and brackets here and in the line before"}},
+		{"tabs in JSON are no indentation", "{\n\t\"apiVersion\": \"llm-d.ai/v1\",\n\t\"kind\": \"EndpointPickerConfig\",\n\t\"plugins\": [\n\t\t{\"type\": \"queue-scorer\"}\n\t]\n}\n", nil},
+		{"a comma too few in JSON with tabs", "{\n\t\"apiVersion\": \"llm-d.ai/v1\",\n\n\t\"kind\": \"EndpointPickerConfig\"\n\n\"plugins\": []}\n", []string{
+			"6:1: no valid YAML: did not find expected ',' or '}'; check indentation, quotes and brackets here and in the line before"}},
+		{"an open bracket", head + "plugins: [\n", []string{"4:1: no valid YAML: did not find expected node content; check indentation, quotes and brackets here and in the line before"}},
+		{"a field that is indented less than its fellows", head + "plugins:\n  - type: a\n - type: b\n", []string{
+			"5:1: no valid YAML: did not find expected key; check indentation, quotes and brackets here and in the line before"}},
+		{"a value with a colon", head + "plugins:\n- type: a: b\n", []string{
+			"4:1: no valid YAML: mapping values are not allowed in this context; check indentation, quotes and brackets here and in the line before"}},
 		{"an unknown anchor", head + "plugins: *a\n", []string{"3:10: no valid YAML: unknown anchor 'a' referenced; check indentation, quotes and brackets here and in the line before"}},
 		{"two documents", head + rest + "---\n" + head, []string{"10:1: a second document; a file holds one configuration; keep one document and put the rest into files of their own"}},
 		{"separators around one document", "---\n" + head + rest + "---\n", nil},
@@ -141,7 +148,7 @@ func TestProblemsOfParameters(t *testing.T) {
 		row("a member of an item", `tiers: [{name: a}, {ttl: soon}]`, `5:41: plugin: tiers[1].ttl is "soon"; write a duration with its unit, such as 500ms or 2m`),
 		row("a value of a table", `weights: {a: 1, b: x}`, `5:35: plugin: weights.b is the text "x"; write a whole number, without quotes`),
 		row("a name of a table twice", `weights: {a: 1, a: 2}`, `5:32: plugin: weights: name "a" is given twice, first in line 5; keep one of the two`),
-		row("a number as a table's name", `weights: {1: 1}`, `5:26: plugin: weights: the name 1 is the number 1, not text; write it in quotes: "1"`),
+		row("a number as a table's name", `weights: {1: 1}`, `5:26: plugin: weights: a name is wanted here, not the number 1; write it in quotes: "1"`),
 		row("an old name", "limit: 3", `5:16: warning: plugin: parameter "limit" is an old name; write full`),
 		row("an old name beside the new one", "full: 4, limit: 3", `5:25: plugin: parameter "full" is given twice, first in line 5; keep one of the two`),
 		{"a required one is missing", head + "plugins:\n- type: needy-filter\n- type: queue-scorer\n", []string{
