@@ -24,7 +24,15 @@ const (
 	TokenFallbacks = "fallbacks"
 	// TokenLog: the listener writes its gRPC access log to us.
 	TokenLog = "access-log"
+	// TokenTrailers: requests with HeaderTrailers take a route without retries.
+	TokenTrailers = "trailers-route"
 )
+
+// HeaderTrailers marks a request with trailers where the gateway declares TokenTrailers. Envoy up to 1.40 at least sends the
+// body of such a request twice to the model server if it went through us full duplex and the route retries
+// (envoyproxy/envoy#45470). A request whose trailers nobody announced, and whose decision did not wait for the end of its
+// body, is not marked in time.
+const HeaderTrailers = "x-fairlead-trailers"
 
 type bodyMode = extprocconfig.ProcessingMode_BodySendMode
 
@@ -38,7 +46,7 @@ const (
 )
 
 // declared is what a gateway's metadata says of it.
-type declared struct{ override, fallbacks, log bool }
+type declared struct{ override, fallbacks, log, trailers bool }
 
 // readDeclared reads the tokens of ModesKey.
 func readDeclared(ctx context.Context) (d declared) {
@@ -51,6 +59,8 @@ func readDeclared(ctx context.Context) (d declared) {
 				d.fallbacks = true
 			case TokenLog:
 				d.log = true
+			case TokenTrailers:
+				d.trailers = true
 			}
 		}
 	}

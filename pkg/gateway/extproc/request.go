@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"slices"
 	"strings"
 
 	extprocpb "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -25,6 +26,7 @@ func (st *stream) onRequestHeaders(m *extprocpb.ProcessingRequest, h *extprocpb.
 	via := st.modes.via(said)
 	via.Subset, via.HasSubset = readSubset(m.GetMetadataContext())
 	headers := readHeaders(h.GetHeaders())
+	st.announced, st.marks = headers.Has("trailer"), said.trailers
 	a := st.decide(func(now pool.Instant) exchange.Action { return st.x.Headers(now, headers, via, st.requestEnd) })
 
 	if st.modes.overrides && !st.requestEnd && a.Do != exchange.Reply {
@@ -128,6 +130,9 @@ func (st *stream) act(a exchange.Action) error {
 // forward answers the message that the decision was held for, and releases what was kept.
 func (st *stream) forward(a *exchange.Action) error {
 	st.forwarded, st.edits = true, a.Out.Edits
+	if st.marks && (st.trailers || st.announced) && st.modes.request == duplex {
+		a.Out.Set = append(slices.Clip(a.Out.Set), openai.Header{Name: HeaderTrailers, Value: "1"})
+	}
 	defer func() { st.kept = nil }()
 	switch {
 	case st.modes.request == duplex || st.asked == RequestHeaders:

@@ -383,6 +383,40 @@ func TestControlTrailersOfAClientAreRemoved(t *testing.T) {
 	gw.done()
 }
 
+// TestRequestsWithTrailersAreMarked where the gateway has another route for them.
+func TestRequestsWithTrailersAreMarked(t *testing.T) {
+	cases := []struct {
+		name, token, announced string
+		reads                  plugins.Reads
+		trailers               bool
+		want                   string
+	}{
+		{"trailers that came before the decision", TokenTrailers, "", plugins.ReadsBody, true, "1"},
+		{"no trailers", TokenTrailers, "", plugins.ReadsBody, false, ""},
+		{"announced trailers, decided early", TokenTrailers, "x-checksum", plugins.ReadsModel, true, "1"},
+		{"a gateway that has no such route", "", "x-checksum", plugins.ReadsBody, true, ""},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			g := newRig(t, rigOptions{reads: c.reads})
+			gw := g.open(c.token)
+			var more []string
+			if c.announced != "" {
+				more = []string{"trailer", c.announced}
+			}
+			gw.headers(duplex, none, more...)
+			gw.body(chat, !c.trailers)
+			if c.trailers {
+				gw.trailers()
+			}
+			if got := set(t, gw.answerTo().headers, HeaderTrailers); got != c.want {
+				t.Errorf("marked with %q; want %q", got, c.want)
+			}
+			gw.done()
+		})
+	}
+}
+
 func TestDestination(t *testing.T) {
 	cases := []struct {
 		name, endpoints, tokens string

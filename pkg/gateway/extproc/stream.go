@@ -39,6 +39,8 @@ type stream struct {
 	forwarded  bool
 	requestEnd bool
 	trailers   bool // the request ended with trailers, which are answered after the body
+	announced  bool // its headers say that it will
+	marks      bool // the gateway wants such a request marked
 	pieces     [][]byte
 	refused    []string // trailers that are taken out
 	spent      pool.Instant
