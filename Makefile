@@ -42,7 +42,7 @@ bench: ## the Go benchmarks, with allocations
 	$(GO) test -run '^$$' -bench . -benchmem ./pkg/... ./simulator/...
 
 budgets: build ## measure the budgets of docs/design and print name, figure, budget, verdict
-	@$(BIN) bench budgets
+	@$(GO) run ./benchmarks/budgets -binary $(BIN)
 
 e2e: build ## a real Envoy, the OpenAI SDKs, kills and storms (installs Envoy and SDKs into $(CACHE))
 	scripts/install-envoy.sh

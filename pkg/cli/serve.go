@@ -259,7 +259,7 @@ func (s *servers) open(ctx context.Context, f *serveFlags, picker *extproc.Serve
 		s.serveHTTP("admin", adminListener, &http.Server{Handler: administered, ReadHeaderTimeout: 10 * time.Second})
 	}
 	if proxyListener != nil {
-		s.proxy = &http.Server{Handler: proxied, ReadHeaderTimeout: 30 * time.Second, MaxHeaderBytes: 64 << 10}
+		s.proxy = proxy.Server(proxied)
 		s.serveHTTP("proxy", proxyListener, s.proxy)
 	}
 	return nil

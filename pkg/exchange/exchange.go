@@ -43,7 +43,6 @@ type Exchange struct {
 
 	// Headers.
 	expected int64 // content-length, Unknown without one
-	control  []string
 	steered  []string // conformance: endpoints that the client asked for
 
 	// Body.

@@ -47,8 +47,6 @@ type Options struct {
 	Full bool
 	// Conformance honours the header test-epp-endpoint-selection and reports the served endpoint in a response header.
 	Conformance bool
-	// ModelsCreated is the "created" of GET /v1/models, in Unix seconds.
-	ModelsCreated int64
 }
 
 // Defaults returns the options that hold where nobody says otherwise.

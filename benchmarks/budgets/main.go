@@ -1,0 +1,142 @@
+// Command budgets measures what the project's design promises and prints name, figure, budget and verdict. Allocations and
+// bytes gate as they are; times gate only as ratios to something fixed that is measured in the same run.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"text/tabwriter"
+	"time"
+
+	"github.com/fairlead/fairlead/benchmarks/extproc"
+)
+
+func main() {
+	binary := flag.String("binary", "bin/fairlead", "the fairlead that serves decisions")
+	asJSON := flag.String("json", "", "write the lines to this file as JSON")
+	quick := flag.Bool("quick", false, "leave out what needs processes of its own")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+
+	fmt.Printf("%s %s/%s, %d processors; times are this machine's, shared with whatever else it does\n\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	var lines []extproc.Line
+	lines = append(lines, cycleLines()...)
+	lines = append(lines, bodyLines()...)
+	lines = append(lines, prefixLines()...)
+	telemetry, err := pageLines()
+	if err == nil && !*quick {
+		var polled extproc.Line
+		if polled, err = pollLine(ctx, *binary); err == nil {
+			telemetry = append(telemetry, polled)
+		}
+	}
+	lines = append(lines, telemetry...)
+	if err == nil && !*quick {
+		c := extproc.NewComparison([]string{*binary, "bench", "extproc"}, []string{*binary, "epp"})
+		c.Progress = os.Stderr
+		var report *extproc.Report
+		if report, err = c.Run(ctx); err == nil {
+			lines = append(lines, report.Lines()...)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "budgets:", err)
+		os.Exit(1)
+	}
+	os.Exit(print(lines, *asJSON))
+}
+
+// print shows the lines and returns the exit code.
+func print(lines []extproc.Line, asJSON string) int {
+	over, due := 0, 0
+	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "what\tfigure\tbudget\tverdict")
+	for _, l := range lines {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", l.Name, l.Figure, l.Budget, l.Verdict)
+		switch l.Verdict {
+		case extproc.Over:
+			over++
+		case extproc.Due:
+			due++
+		}
+	}
+	t.Flush()
+	fmt.Printf("\n%d lines, %d over budget, %d due (they need a codec of our own)\n", len(lines), over, due)
+	if asJSON != "" {
+		data, err := json.MarshalIndent(lines, "", "  ")
+		if err == nil {
+			err = os.WriteFile(asJSON, data, 0o644)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "budgets:", err)
+			return 1
+		}
+	}
+	if over > 0 {
+		return 1
+	}
+	return 0
+}
+
+// atMost judges a figure against a limit.
+func atMost(name, figure string, value, limit float64, unit string) extproc.Line {
+	l := extproc.Line{Name: name, Figure: figure, Budget: fmt.Sprintf("<= %g%s", limit, unit), Verdict: extproc.OK, Value: value, Limit: limit}
+	if !(value <= limit) {
+		l.Verdict = extproc.Over
+	}
+	return l
+}
+
+// reported is a figure without a gate; budget says what the design asks for.
+func reported(name, figure, budget string, value float64) extproc.Line {
+	return extproc.Line{Name: name, Figure: figure, Budget: budget, Verdict: extproc.Reported, Value: value}
+}
+
+func micros(ns float64) string { return fmt.Sprintf("%.2f us", ns/1000) }
+
+// nanos is the time of one operation, as the best of five measurements of about 60 ms: what the machine does beside only
+// ever adds.
+func nanos(op func()) float64 {
+	n := 1
+	for {
+		start := time.Now()
+		for range n {
+			op()
+		}
+		if took := time.Since(start); took > 20*time.Millisecond {
+			n = max(int(float64(n)*60e6/float64(took)), 1)
+			break
+		}
+		n *= 2
+	}
+	best := 0.0
+	for range 5 {
+		start := time.Now()
+		for range n {
+			op()
+		}
+		if ns := float64(time.Since(start)) / float64(n); best == 0 || ns < best {
+			best = ns
+		}
+	}
+	return best
+}
+
+// allocations is the number of allocations of one operation, on average over many.
+func allocations(op func()) float64 {
+	const runs = 200
+	op()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range runs {
+		op()
+	}
+	runtime.ReadMemStats(&after)
+	return float64((after.Mallocs - before.Mallocs) / runs)
+}
