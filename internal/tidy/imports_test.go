@@ -74,8 +74,10 @@ func house() []room {
 		}
 		h = append(h, room{p, may, true})
 	}
+	// Benchmarks wire whole processes together, and measure single rooms.
+	measured := append(append([]string{"simulator/...", "benchmarks/...", "pkg/gateway/...", "pkg/pool/...", "pkg/kvindex/..."}, plugin...), decided...)
 	for _, b := range []string{"benchmarks", "benchmarks/budgets", "benchmarks/decision", "benchmarks/demo", "benchmarks/extproc", "benchmarks/peers", "benchmarks/report", "benchmarks/tuning", "benchmarks/workload"} {
-		h = append(h, room{b, append([]string{"simulator/...", "benchmarks/...", "pkg/gateway/...", "pkg/pool/...", "pkg/kvindex/blockhash"}, decided...), false})
+		h = append(h, room{b, measured, false})
 	}
 	return h
 }
