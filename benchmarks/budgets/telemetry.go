@@ -59,7 +59,7 @@ func pollLine(ctx context.Context, binary string) (extproc.Line, error) {
 	if err := sim.Start(); err != nil {
 		return extproc.Line{}, err
 	}
-	defer sim.Wait()
+	defer func() { _ = sim.Wait() }()
 	defer cancel()
 	p := pool.New("default", reason.Discard{})
 	members := make([]pool.Endpoint, engines)

@@ -33,7 +33,7 @@ func spawn(ctx context.Context, binary string, args ...string) (*child, error) {
 		return nil, err
 	}
 	go func() {
-		c.cmd.Wait()
+		_ = c.cmd.Wait() // how it ended shows in what it said
 		close(c.done)
 	}()
 	return c, nil

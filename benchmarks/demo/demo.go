@@ -108,7 +108,7 @@ func Run(ctx context.Context, o Options) error {
 	report(o.Out, rows, overhead)
 	for _, r := range rows {
 		if r.fairlead.Requests == 0 || r.roundRobin.Requests == 0 {
-			return fmt.Errorf("a phase served nothing; first error: %v", r.fairlead.FirstErr)
+			return fmt.Errorf("a phase served nothing; first error: %w", r.fairlead.FirstErr)
 		}
 	}
 	return nil

@@ -125,7 +125,7 @@ func isMediaMember(at node) bool { return at >= firstMedia && at <= lastMedia }
 func isExtra(at node) bool { return at >= firstExtra && int(at-firstExtra) < extraCount }
 
 // open sees an object or array begin.
-func (p *prompt) open(at node, object bool, start int64) {
+func (p *prompt) open(at node, start int64) {
 	switch {
 	case isSlot(at):
 		p.begin(at, start)
@@ -194,7 +194,7 @@ func (p *prompt) close(at node, object bool, end int64) {
 		}
 	case messageNode, itemNode:
 		if object {
-			p.closeMessage(at, end)
+			p.closeMessage(end)
 		} else {
 			p.keepRaw(end)
 		}

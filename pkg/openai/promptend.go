@@ -48,7 +48,7 @@ func (p *prompt) dropContent() {
 }
 
 // closeMessage ends a message or item that is an object.
-func (p *prompt) closeMessage(at node, end int64) {
+func (p *prompt) closeMessage(end int64) {
 	m := &p.message
 	if m.foreign {
 		p.keepRaw(end)

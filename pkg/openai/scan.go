@@ -116,7 +116,7 @@ func (s *Scanner) open(at node, object bool, start int64) {
 		maxCompletionTokensNode, maxOutputTokensNode, samplingMaxTokensNode:
 		s.clear(at)
 	default:
-		s.prompt.open(at, object, start)
+		s.prompt.open(at, start)
 	}
 }
 

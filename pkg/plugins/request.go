@@ -81,7 +81,7 @@ func (r *Request) Prepare(b *Built, wake func()) {
 // afterwards.
 func (r *Request) Release(b *Built) {
 	if r.values != nil {
-		b.released.Put(r.values)
+		b.released.Put(r.values) //nolint:staticcheck // one slice header per request
 		r.values = nil
 	}
 }

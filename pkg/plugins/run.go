@@ -57,7 +57,7 @@ func (p *Plan) Describe(sink reason.Sink, r *Request) *reason.Refusal {
 // Commit runs the pool's request hooks. A hook that panics is left out, with a reason: the decision is booked and stands.
 func (p *Plan) Commit(sink reason.Sink, r *Request, legs []Leg, out *Outgoing) {
 	for _, it := range p.commits {
-		guard(sink, reason.HookPanic, func() string { return it.name }, func() { it.value.(RequestHook).Commit(r, legs, out) })
+		_ = guard(sink, reason.HookPanic, func() string { return it.name }, func() { it.value.(RequestHook).Commit(r, legs, out) })
 	}
 }
 
@@ -65,7 +65,7 @@ func (p *Plan) Commit(sink reason.Sink, r *Request, legs []Leg, out *Outgoing) {
 func (p *Plan) Respond(sink reason.Sink, r *Request, part Parts, chunk []byte) {
 	for _, it := range p.responds {
 		if h := it.value.(ResponseHook); h.Wants()&part != 0 {
-			guard(sink, reason.HookPanic, func() string { return it.name }, func() { h.Respond(r, part, chunk) })
+			_ = guard(sink, reason.HookPanic, func() string { return it.name }, func() { h.Respond(r, part, chunk) })
 		}
 	}
 }
@@ -73,7 +73,7 @@ func (p *Plan) Respond(sink reason.Sink, r *Request, part Parts, chunk []byte) {
 // Settle tells every settler how the request ended.
 func (b *Built) Settle(sink reason.Sink, r *Request, o Outcome) {
 	for _, it := range b.settlers {
-		guard(sink, reason.HookPanic, func() string { return it.name }, func() { it.value.(Settler).Settle(r, o) })
+		_ = guard(sink, reason.HookPanic, func() string { return it.name }, func() { it.value.(Settler).Settle(r, o) })
 	}
 }
 
@@ -82,7 +82,7 @@ func (b *Built) Settle(sink reason.Sink, r *Request, o Outcome) {
 func (b *Built) Tick(sink reason.Sink, now pool.Instant) (next pool.Instant) {
 	for _, it := range b.tickers {
 		n := now + pool.Instant(time.Second)
-		guard(sink, reason.HookPanic, func() string { return it.name }, func() { n = it.value.(Ticker).Tick(now) })
+		_ = guard(sink, reason.HookPanic, func() string { return it.name }, func() { n = it.value.(Ticker).Tick(now) })
 		if n > 0 && (next == 0 || n < next) {
 			next = n
 		}

@@ -20,10 +20,9 @@ type ledger struct {
 }
 
 type modelEndpoint struct {
-	addr     int
-	sampled  Instant
-	process  float64
-	restarts int
+	addr    int
+	sampled Instant
+	process float64
 }
 
 type modelBooking struct {

@@ -92,7 +92,7 @@ func TestNothingIsLostWhateverComes(t *testing.T) {
 				output := rapid.IntRange(1, min(longest-prompt, 12)).Draw(t, "output")
 				adapter := rapid.Int32Range(0, 2).Draw(t, "adapter")
 				own := string(rune('a' + rapid.IntRange(0, 2).Draw(t, "text")))
-				hashes := contents(p, own+fmt.Sprint(adapter), string(rune('p'+adapter)), rapid.IntRange(0, prompt).Draw(t, "shared"), prompt+output)
+				hashes := contents(p, own+fmt.Sprint(adapter), string('p'+adapter), rapid.IntRange(0, prompt).Draw(t, "shared"), prompt+output)
 				id, err := e.Add(now, engine.Request{Prompt: int32(prompt), Output: int32(output), Hashes: hashes, Adapter: adapter})
 				if err == engine.ErrQueueFull {
 					continue

@@ -96,7 +96,7 @@ func (h *host) start(port int) error {
 		ErrorLog:          slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),
 	}
 	server := h.server
-	h.serving.Go(func() { server.Serve(&gate{Listener: l, host: h}) })
+	h.serving.Go(func() { _ = server.Serve(&gate{Listener: l, host: h}) })
 	h.log.Info("engine started", "address", h.addr)
 	return nil
 }

@@ -24,7 +24,7 @@ func (s *Server) StreamAccessLogs(io alspb.AccessLogService_StreamAccessLogsServ
 	for {
 		m, err := io.Recv()
 		if err != nil {
-			return nil //nolint:nilerr // a gateway that goes away has nothing to be told
+			return nil // a gateway that goes away has nothing to be told
 		}
 		if id := m.GetIdentifier(); id != nil {
 			s.o.Log.Info("access log connected", "node", id.GetNode().GetId(), "log", id.GetLogName())
