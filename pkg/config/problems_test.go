@@ -94,6 +94,10 @@ func TestProblemsOfTheHead(t *testing.T) {
 }
 
 func TestProblemsOfPlugins(t *testing.T) {
+	var types []string
+	for _, e := range entries() {
+		types = append(types, e.Type)
+	}
 	one := func(plugin string) string { return head + "plugins:\n- type: max-score-picker\n- " + plugin + "\n" }
 	runProblems(t, []problemRow{
 		{"a list that is a table", head + "plugins: {type: queue-scorer}\n", []string{
@@ -108,6 +112,10 @@ func TestProblemsOfPlugins(t *testing.T) {
 			`5:10: plugin "load-aware-scorer": type "load-aware-scorer" is not available in this version; use "queue-scorer", or remove it`}},
 		{"a type of other pickers without counterpart", one("{type: utilization-detector, name: d}"), []string{
 			`5:10: plugin "d": type "utilization-detector" is not available in this version; remove it with the flowControl section: requests are not queued here`}},
+		{"a mistyped type of other pickers", one("{type: dissag-profile-handler, name: d}"), []string{
+			`5:10: plugin "d": unknown type "dissag-profile-handler"; if "disagg-profile-handler" is meant, it is not available in this version: use "single-profile-handler", or remove it and use one profile: prefill and decode are not split here`}},
+		{"a type like no other", one("{type: zzz, name: d}"), []string{
+			`5:10: plugin "d": unknown type "zzz"; one of ` + strings.Join(types, ", ")}},
 		{"an old name of a type", one("{type: old-knobs-scorer}"), []string{
 			`5:10: warning: plugin "old-knobs-scorer": type "old-knobs-scorer" is an old name; write type: knobs-scorer`}},
 		{"one name twice", one("{type: queue-scorer, name: max-score-picker}"), []string{

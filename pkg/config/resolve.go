@@ -67,14 +67,15 @@ func (r *reader) findType(p *pluginDecl, entries []plugins.Entry) *typeInfo {
 			return nil
 		}
 	}
-	suggestion := didYouMean(p.typ, known)
-	if suggestion == "" {
-		for _, o := range otherTypes {
-			if nearest(p.typ, []string{o.typ}) != "" {
-				suggestion = fmt.Sprintf("if %q is meant: it is not available in this version", o.typ)
-				break
-			}
-		}
+	all := known
+	for _, o := range otherTypes {
+		all = append(all, o.typ)
+	}
+	suggestion := ""
+	if near := nearest(p.typ, all); slices.Contains(known, near) {
+		suggestion = fmt.Sprintf("did you mean %q?", near)
+	} else if i := slices.IndexFunc(otherTypes[:], func(o otherType) bool { return o.typ == near }); i >= 0 {
+		suggestion = fmt.Sprintf("if %q is meant, it is not available in this version: %s", near, otherTypes[i].advice(entries))
 	}
 	if suggestion == "" {
 		types := make([]string, 0, len(entries))
