@@ -175,11 +175,11 @@ func (x *Exchange) streamTells() bool {
 	switch {
 	case x.via.StreamLasts, x.watches():
 		return true
+	case !x.answered && x.s.responses.Load(): // answers are shown here, and this one had none
+		return true
 	case x.logAwaited(): // the entry tells, within milliseconds
 		return false
 	case x.answered: // nothing else will come
-		return true
-	case x.s.responses.Load(): // answers are shown here, and this one had none
 		return true
 	}
 	x.note(reason.ModeBlind, "") // answers are not shown: the deadline ends the booking
@@ -188,14 +188,17 @@ func (x *Exchange) streamTells() bool {
 
 func (x *Exchange) logAwaited() bool { return !x.logCame && (x.via.Logs || x.s.logs.Load() > 0) }
 
-// endOfStream: the stream ended, without saying how. The books fall at once; with an access log the outcome is settled
-// when its entry comes, or after a grace.
+// endOfStream: the stream ended, without saying how. The books fall at once; with an access log the outcome of a request
+// that was answered is settled when its entry comes, or after a grace. One that was not answered was broken off, and its
+// entry may know nothing of us: a gateway that ends a request before it has read our answer logs it without our metadata.
 func (x *Exchange) endOfStream(now pool.Instant) {
 	x.booksFall(now)
 	switch {
+	case !x.answered:
+		x.finish(now, Ending{ByClient: true})
 	case x.logAwaited():
 		x.s.expect(x, now+pool.Instant(x.s.o.LogGrace))
-	case x.watches() || !x.answered: // we would have seen a clean end
+	case x.watches(): // we would have seen a clean end
 		x.finish(now, Ending{ByClient: true})
 	default:
 		x.finish(now, Ending{Clean: true})
