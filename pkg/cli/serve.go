@@ -290,10 +290,9 @@ func (s *servers) drain(end context.Context, picker *extproc.Server, scheduler *
 	var all sync.WaitGroup
 	if s.grpc != nil {
 		all.Go(func() {
-			if err := picker.Drain(end); err != nil {
+			if err := picker.Stop(end, s.grpc); err != nil {
 				log.Warn("not everything drained", "error", err)
 			}
-			s.grpc.Stop()
 		})
 	}
 	if s.proxy != nil {

@@ -21,6 +21,14 @@ func (s *Server) StreamAccessLogs(io alspb.AccessLogService_StreamAccessLogsServ
 	scheduler := s.o.Scheduler()
 	scheduler.LogOpened()
 	defer scheduler.LogClosed()
+	s.mu.Lock()
+	s.logs[io.Context()] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.logs, io.Context())
+		s.mu.Unlock()
+	}()
 	for {
 		m, err := io.Recv()
 		if err != nil {

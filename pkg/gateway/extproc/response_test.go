@@ -315,6 +315,31 @@ func TestDrain(t *testing.T) {
 		g.untilClosed()
 		g.zero()
 	})
+	t.Run("what was sent leaves before the server stops", func(t *testing.T) {
+		for range 20 {
+			g := newRig(t, rigOptions{})
+			g.log()
+			gw := forwarded(g, duplex)
+			gw.responseHeaders("10.0.0.1:8000", false)
+			gw.recv()
+			done := make(chan error)
+			go func() { done <- g.server.Stop(soon(), g.grpc) }()
+			g.until("draining has not begun", func() bool { return g.server.draining.Load() })
+			last := chatOf(300_000)
+			gw.responseBody(last, true)
+			got := ""
+			for end := false; !end; {
+				piece := gw.recv().GetResponseBody().GetResponse().GetBodyMutation().GetStreamedResponse()
+				got, end = got+string(piece.GetBody()), piece.GetEndOfStream()
+			}
+			if got != last || !gw.ends() {
+				t.Errorf("%d bytes of the last chunk came; want %d, and OK", len(got), len(last))
+			}
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	t.Run("what is held or new is refused", func(t *testing.T) {
 		g := newRig(t, rigOptions{holdAt: plugins.AtAdmit})
 		held := g.open()

@@ -125,6 +125,7 @@ type rig struct {
 	count     [Kinds]int
 	countLock sync.Mutex
 	conn      *grpc.ClientConn
+	grpc      *grpc.Server
 }
 
 type rigOptions struct {
@@ -195,6 +196,7 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	g.server.SetReady(true)
 	l := bufconn.Listen(1 << 20)
 	s := grpc.NewServer(ServerOptions(nil)...)
+	g.grpc = s
 	g.server.Register(s)
 	go func() { _ = s.Serve(l) }()
 	g.conn, err = grpc.NewClient("passthrough:///rig", grpc.WithTransportCredentials(insecure.NewCredentials()),

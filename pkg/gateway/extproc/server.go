@@ -69,7 +69,8 @@ type Server struct {
 
 	mu      sync.Mutex
 	streams map[*stream]struct{}
-	empty   chan struct{} // closed when draining and no stream is left
+	logs    map[context.Context]struct{} // of the access-log streams
+	empty   chan struct{}                // closed when draining and no stream is left
 }
 
 // New returns a server that is not ready yet. It panics if a required option is missing.
@@ -86,7 +87,7 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{o: o, health: health.NewServer(), streams: map[*stream]struct{}{}, empty: make(chan struct{})}
+	s := &Server{o: o, health: health.NewServer(), streams: map[*stream]struct{}{}, logs: map[context.Context]struct{}{}, empty: make(chan struct{})}
 	s.health.SetServingStatus(healthLive, healthpb.HealthCheckResponse_SERVING)
 	s.SetReady(false)
 	return s
@@ -123,7 +124,7 @@ func (s *Server) Open() int {
 // Drain ends the service without cutting an answer: health says NOT_SERVING, requests that are not forwarded yet are
 // refused, and each open stream is ended with OK as soon as that loses nothing: when its request is on its way and its
 // response's body does not pass through us. Others end by themselves. When ctx ends first, the rest is ended with OK where
-// it stands, and the error says how many that were. The gRPC server is to be stopped afterwards.
+// it stands, and the error says how many that were.
 func (s *Server) Drain(ctx context.Context) error {
 	s.SetReady(false)
 	s.o.Scheduler().Drain()
@@ -152,6 +153,24 @@ func (s *Server) Drain(ctx context.Context) error {
 		return nil
 	}
 	return fmt.Errorf("draining ext_proc streams: %d of them had not ended: %w", n, ctx.Err())
+}
+
+// flushTime is how long Stop waits for what was sent to leave, and for streams that are not ours.
+const flushTime = time.Second
+
+// Stop drains, ends the access-log streams, and stops g when what was sent has left. The error is that of Drain.
+func (s *Server) Stop(ctx context.Context, g *grpc.Server) error {
+	err := s.Drain(ctx)
+	s.mu.Lock()
+	for log := range s.logs {
+		hangUp(log)
+	}
+	s.mu.Unlock()
+	// GracefulStop waits for the connections' buffers: Stop alone drops the last chunk of an answer.
+	late := time.AfterFunc(flushTime, g.Stop)
+	defer late.Stop()
+	g.GracefulStop()
+	return err
 }
 
 func (s *Server) each(f func(*stream)) {
