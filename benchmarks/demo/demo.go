@@ -32,7 +32,7 @@ type Options struct {
 func Defaults() Options {
 	return Options{
 		Pods: 4, Hardware: "h100-mig-3g.40gb", Model: "llama-3.1-8b", Speed: 8, Phase: 20 * time.Second, Seed: 7,
-		Below: 0.8, Above: 2.0, Shape: DefaultShape(),
+		Below: 2, Above: 4.5, Shape: DefaultShape(),
 	}
 }
 

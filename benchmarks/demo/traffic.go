@@ -20,7 +20,7 @@ type Shape struct {
 
 // DefaultShape is a chat over documents: a long system prompt, turns that bring a page each, short answers.
 func DefaultShape() Shape {
-	return Shape{Apps: 8, SystemTokens: 1500, TurnTokens: 900, Turns: 6, AnswerTokens: 48, Think: 12 * time.Second}
+	return Shape{Apps: 8, SystemTokens: 1500, TurnTokens: 900, Turns: 6, AnswerTokens: 48, Think: 4 * time.Second}
 }
 
 // Session is one conversation: its turns are known beforehand, so that two policies get the same traffic.

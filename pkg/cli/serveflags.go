@@ -14,6 +14,9 @@ import (
 	"github.com/fairlead/fairlead/pkg/pool/telemetry"
 )
 
+// recordRingMax bounds the memory that records may take, to about a gigabyte.
+const recordRingMax = 100_000
+
 // serveFlags are the flags that epp and gateway share.
 type serveFlags struct {
 	configFile, configText string
@@ -95,8 +98,10 @@ func (f *serveFlags) check() error {
 		return fmt.Errorf("nothing to serve: give --grpc-port for ext_proc or --listen for the embedded proxy")
 	case f.responseMode != "auto" && f.responseMode != "full":
 		return fmt.Errorf("--response-mode is %q; auto or full", f.responseMode)
-	case f.exchange.RecordEvery < 0 || f.exchange.RecordRing < 0:
-		return fmt.Errorf("--record-every and --record-ring are 0 or more")
+	case f.exchange.RecordEvery < 0:
+		return fmt.Errorf("--record-every is %d; 0 or more", f.exchange.RecordEvery)
+	case f.exchange.RecordRing < 0 || f.exchange.RecordRing > recordRingMax:
+		return fmt.Errorf("--record-ring is %d; 0 to %d, at some 10 kB each", f.exchange.RecordRing, recordRingMax)
 	case f.exchange.BookingDeadline <= 0:
 		return fmt.Errorf("--booking-deadline is %v; more than 0", f.exchange.BookingDeadline)
 	case f.drain < 0:

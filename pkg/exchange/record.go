@@ -64,7 +64,7 @@ type ring struct {
 }
 
 func newRing(size int) *ring {
-	return &ring{size: size, byID: make(map[string]*Record, size), configs: map[string]string{}}
+	return &ring{size: size, byID: map[string]*Record{}, configs: map[string]string{}}
 }
 
 // put stores rec in place of an older record of its ID, or of the oldest.
