@@ -77,7 +77,7 @@ func (x *Exchange) scanned(err error) *reason.Refusal {
 	if x.body.strict {
 		var syntax *openai.SyntaxError
 		if errors.As(err, &syntax) {
-			return reason.Refuse(reason.MalformedJSON, "%s", syntax.Error())
+			return reason.Refuse(reason.MalformedJSON, "at byte %d: %s", syntax.Offset, syntax.What)
 		}
 		return reason.Refuse(reason.MalformedJSON, "%s", err.Error())
 	}

@@ -107,7 +107,8 @@ func (x *Exchange) Headers(now pool.Instant, h openai.Headers, via Via, end bool
 }
 
 // Body brings the next chunk of the request's body, which stays valid and unchanged until Forward or Reply; end says that
-// it is the last. A second end is counted and ignored.
+// it is the last. A second end is counted and ignored. A body whose length nobody declared may turn out too long when its
+// request is on its way: until the answer begins, Reply then says so, and the adapter breaks off what it sends.
 func (x *Exchange) Body(now pool.Instant, chunk []byte, end bool) Action {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -123,6 +124,9 @@ func (x *Exchange) Body(now pool.Instant, chunk []byte, end bool) Action {
 	}
 	switch x.step {
 	case stepForwarded:
+		if x.body.bytes > x.s.o.MaxBodyBytes && !x.answered && !x.settled {
+			return x.refuseTooLarge(now)
+		}
 		return Action{Do: Forward}
 	case stepRefused:
 		return Action{Do: Ignore}

@@ -466,6 +466,38 @@ func TestTheDecisionIsMadeWhenEnoughWasRead(t *testing.T) {
 	}
 }
 
+func TestABodyThatOutgrowsTheLimitOnItsWay(t *testing.T) {
+	for _, answered := range []bool{false, true} {
+		w := newWorld(t, func(o *exchange.Options) { o.MaxBodyBytes = 100 }, twoPools(), instance("model-resolver", models.NewResolver()))
+		x := w.begin()
+		x.Headers(w.now, post("/v1/chat/completions"), proxied, false)
+		if a := x.Body(w.now, []byte(`{"model":"m-other","messages":[`), false); a.Do != exchange.Forward {
+			t.Fatalf("got %v when the model is known, want forward", a.Do)
+		}
+		if answered {
+			x.Response(w.now, openai.Headers{{Name: ":status", Value: "200"}}, netip.AddrPort{}, false)
+		}
+		a := x.Body(w.now, make([]byte, 100), false)
+		if answered {
+			if a.Do != exchange.Forward {
+				t.Errorf("got %v though the answer has begun, want the rest passed on", a.Do)
+			}
+			continue
+		}
+		if a.Do != exchange.Reply || a.Reply.Status != 413 {
+			t.Fatalf("got %v (%v), want a reply with 413", a.Do, a.Reply)
+		}
+		w.wantOpen(0)
+		w.wantNoted(reason.BodyTooLarge, 1)
+		if got := w.outcome(x); got != "body_too_large" {
+			t.Errorf("ended %q", got)
+		}
+		if a := x.Body(w.now, make([]byte, 100), true); a.Do != exchange.Ignore {
+			t.Errorf("got %v for what still came, want it ignored", a.Do)
+		}
+	}
+}
+
 func TestDrainingRefusesWhatIsNotForwarded(t *testing.T) {
 	w := newWorld(t, nil, nil)
 	x, a := w.forwarded(proxied)

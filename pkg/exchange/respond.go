@@ -44,6 +44,13 @@ func (x *Exchange) refuseForwarded(now pool.Instant, why reason.ID) Action {
 	return x.refuse(now, no)
 }
 
+// refuseTooLarge ends an exchange whose body outgrew the limit after it was forwarded.
+func (x *Exchange) refuseTooLarge(now pool.Instant) Action {
+	x.booksFall(now)
+	x.settleAs(now, reason.BodyTooLarge)
+	return x.refuse(now, x.tooLarge(x.body.bytes))
+}
+
 // Response brings the answer's headers and who served; served is invalid where the transport does not say. The action's
 // Out holds what the response's headers get.
 func (x *Exchange) Response(now pool.Instant, h openai.Headers, served netip.AddrPort, end bool) Action {
