@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -51,6 +52,12 @@ func (f *flight) forward(act *exchange.Action) (next exchange.Action, ok bool) {
 		request, sending := a.request(act, header)
 		resp, err := f.p.transport.RoundTrip(request)
 		a.done()
+		if refused := f.refused.Load(); refused != nil {
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			return *refused, true
+		}
 		switch {
 		case err == nil && resp.StatusCode >= http.StatusOK:
 			return f.relay(a, act, resp)
@@ -122,8 +129,17 @@ func (a *attempt) request(act *exchange.Action, header http.Header) (request *ht
 	return request.WithContext(httptrace.WithClientTrace(f.r.Context(), &a.trace)), sending
 }
 
-// tell brings what came of the body after the decision to the exchange.
-func (f *flight) tell(chunk []byte) { f.x.Body(f.p.o.Clock.Now(), chunk, f.in.ended) }
+var errRefused = errors.New("the request was refused while its body was on its way")
+
+// tell brings what came of the body after the decision to the exchange. An error says that f.refused is the answer.
+func (f *flight) tell(chunk []byte) error {
+	a := f.x.Body(f.p.o.Clock.Now(), chunk, f.in.ended)
+	if a.Do != exchange.Reply {
+		return nil
+	}
+	f.refused.Store(&a)
+	return errRefused
+}
 
 // announce names the trailers that the client announced, so that the engine's side knows of them before the body.
 func announce(dst http.Header, r *http.Request) {

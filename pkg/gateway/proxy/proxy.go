@@ -3,6 +3,7 @@ package proxy
 import (
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead/fairlead/pkg/exchange"
@@ -75,8 +76,9 @@ type flight struct {
 	spent  time.Duration
 
 	forwarded bool
-	ending    exchange.Ending // what End is told; the zero value: the upstream broke
-	left      bool            // the handler ends on purpose: it relayed an answer, replied or broke off
+	ending    exchange.Ending                 // what End is told; the zero value: the upstream broke
+	refused   atomic.Pointer[exchange.Action] // the answer to a request whose body was on its way
+	left      bool                            // the handler ends on purpose: it relayed an answer, replied or broke off
 }
 
 // Wake implements exchange.Waker.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairlead/fairlead/pkg/exchange"
 	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/reason"
@@ -206,6 +207,31 @@ func TestBodiesBeyondTheLimitAreRefusedUnread(t *testing.T) {
 	}
 	if e.count.Load() != 0 {
 		t.Error("the engine got something")
+	}
+}
+
+func TestABodyThatOutgrowsTheLimitOnItsWay(t *testing.T) {
+	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+	w := newWorld(t, setup{reads: plugins.ReadsHeaders, options: func(o *exchange.Options) { o.MaxBodyBytes = 500_000 }}, e.addr)
+	const piece = 10_000
+	c, r := w.raw("POST /v1/messages HTTP/1.1\r\nHost: llm.example\r\nTransfer-Encoding: chunked\r\n\r\n")
+	go func() {
+		for range 100 {
+			if _, err := fmt.Fprintf(c, "%x\r\n%s\r\n", piece, strings.Repeat("a", piece)); err != nil {
+				return
+			}
+		}
+	}()
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(resp.Body)
+	if resp.StatusCode != 413 || !strings.Contains(string(body), `"type":"request_too_large"`) {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	if o := w.settled(); o.Ending != reason.BodyTooLarge {
+		t.Errorf("ended %v", o.Ending)
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 // before that goroutine is done.
 type upload struct {
 	in       *inbound
-	reached  func() bool  // whether something of the request has been written
-	tell     func([]byte) // of what comes from the client
+	reached  func() bool        // whether something of the request has been written
+	tell     func([]byte) error // of what comes from the client; an error: no more of it is to be sent
 	edits    []openai.Edit
 	client   *http.Request
 	trailer  http.Header // what the transport sends after the body; filled at its end
@@ -66,7 +66,9 @@ func (u *upload) chunk() ([]byte, error) {
 			u.lost.Store(true)
 			return nil, err
 		}
-		u.tell(chunk)
+		if err := u.tell(chunk); err != nil {
+			return nil, err
+		}
 	}
 }
 
@@ -79,7 +81,9 @@ func (u *upload) pass() ([]byte, error) {
 		u.lost.Store(true)
 		return nil, err
 	}
-	u.tell(u.passing[:n])
+	if err := u.tell(u.passing[:n]); err != nil {
+		return nil, err
+	}
 	if n == 0 {
 		u.finish()
 		return nil, io.EOF

@@ -63,7 +63,7 @@ func TestUploadsAreTheEditedBody(t *testing.T) {
 		told := slices.Concat(in.pieces...)
 		reached := false
 		attempt := func() *upload {
-			return &upload{in: in, reached: func() bool { return reached }, tell: func(chunk []byte) { told = append(told, chunk...) }, edits: edits,
+			return &upload{in: in, reached: func() bool { return reached }, tell: func(chunk []byte) error { told = append(told, chunk...); return nil }, edits: edits,
 				client: new(http.Request), trailer: http.Header{}}
 		}
 		for range rapid.IntRange(0, 2).Draw(t, "attempts of which nothing was written") {
