@@ -70,7 +70,7 @@ func (st *stream) onChunk(chunk []byte, end bool) error {
 		return nil
 	}
 	st.requestEnd = end
-	if st.forwarded {
+	if st.forwarded && a.Do != exchange.Reply { // a body may outgrow its limit when it is on its way
 		return st.pass(chunk, end)
 	}
 	return st.act(a)

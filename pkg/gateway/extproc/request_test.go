@@ -601,6 +601,28 @@ func TestUnknownMessagesAreIgnored(t *testing.T) {
 	gw.done()
 }
 
+func TestABodyThatOutgrowsTheLimitOnItsWay(t *testing.T) {
+	g := newRig(t, rigOptions{reads: plugins.ReadsModel, exchange: func(o *exchange.Options) { o.MaxBodyBytes = 100 }})
+	gw := g.open()
+	gw.headers(duplex, none)
+	gw.body(`{"model":"pub"`, false)
+	if gw.recv().GetRequestHeaders() == nil {
+		t.Fatal("the headers are not answered though the model was read")
+	}
+	gw.recv() // the piece before the model, and the model
+	gw.recv()
+	gw.body(strings.Repeat(" ", 100), false)
+	m := gw.recv()
+	if r := m.GetImmediateResponse(); r.GetStatus().GetCode() != 413 || r.GetDetails() != "body_too_large" {
+		t.Errorf("answered with %v; want a refusal with 413", m)
+	}
+	if !gw.ends() {
+		t.Error("the stream did not end with OK")
+	}
+	g.untilClosed()
+	g.zero()
+}
+
 func TestRefusal(t *testing.T) {
 	g := newRig(t, rigOptions{})
 	gw := g.open(TokenOverride)
