@@ -114,7 +114,7 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 	proxied := proxy.New(proxy.Options{Scheduler: current, Clock: clk, Sink: metrics, Log: log, Observe: metrics.ObserveDecision})
 	defer proxied.Close()
 	servers := servers{failed: make(chan error, 8)}
-	if err := servers.open(run, f, picker, proxied,
+	if err := servers.open(run, f, log, picker, proxied,
 		admin.New(admin.Options{
 			Metrics: metrics, Scheduler: current, Pools: pools, Clock: clk.Now, AllowEmpty: f.allowEmpty,
 			Config: o.ConfigText, Digest: o.ConfigDigest, Draining: ctx.Done(),
@@ -217,7 +217,7 @@ type servers struct {
 }
 
 // open opens every listener before any serves, so that a port that is taken is told at once.
-func (s *servers) open(ctx context.Context, f *serveFlags, picker *extproc.Server, proxied, administered http.Handler) error {
+func (s *servers) open(ctx context.Context, f *serveFlags, log *slog.Logger, picker *extproc.Server, proxied, administered http.Handler) error {
 	grpcListener, err := listener(f.grpcBind, f.grpcPort, "--grpc-port")
 	if err != nil {
 		return err
@@ -255,11 +255,14 @@ func (s *servers) open(ctx context.Context, f *serveFlags, picker *extproc.Serve
 	if healthListener != nil {
 		s.serve("gRPC health", healthListener, "plaintext", func(l net.Listener) error { return picker.ServeHealth(ctx, l) })
 	}
+	// What net/http has to say is about single connections of strangers: as many lines as they like, with their addresses.
+	strangers := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	if adminListener != nil {
-		s.serveHTTP("admin", adminListener, &http.Server{Handler: administered, ReadHeaderTimeout: 10 * time.Second})
+		s.serveHTTP("admin", adminListener, &http.Server{Handler: administered, ReadHeaderTimeout: 10 * time.Second, ErrorLog: strangers})
 	}
 	if proxyListener != nil {
 		s.proxy = proxy.Server(proxied)
+		s.proxy.ErrorLog = strangers
 		s.serveHTTP("proxy", proxyListener, s.proxy)
 	}
 	return nil
