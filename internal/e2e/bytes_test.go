@@ -4,12 +4,14 @@ package e2e
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -68,6 +70,12 @@ func TestBodies(t *testing.T) {
 			r := w.do(call{fixed: true, body: chat(i, sizes[i%len(sizes)], ""), h2: i%3 == 0, headers: []string{"X-Sim-Chunk", fmt.Sprint(1 + i*977)}})
 			if r.err != nil || r.status != 200 {
 				t.Errorf("request %d: status %d, error %v", i, r.status, r.err)
+			}
+		})
+		each(40, 8, func(i int) { // answers in one piece, with a content-length
+			r := w.do(call{body: chat(i, 500, `,"max_tokens":50`), h2: i%2 == 0})
+			if r.err != nil || r.status != 200 || !json.Valid(r.body) {
+				t.Errorf("an answer in one piece: status %d, error %v, %d bytes", r.status, r.err, len(r.body))
 			}
 		})
 		for _, h2 := range []bool{false, true} {
@@ -212,4 +220,53 @@ func TestTrailers(t *testing.T) {
 			w.booksZero(time.Now(), 50*time.Millisecond)
 		})
 	}
+}
+
+// TestSecureServing: over TLS, as the picker serves by default, with a certificate that nobody verifies.
+func TestSecureServing(t *testing.T) {
+	w := newWorld(t, options{envoy: "override.yaml", secure: true, edit: func(yaml string) string {
+		const socket = `    transport_socket:
+      name: envoy.transport_sockets.tls
+      typed_config: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext}
+`
+		return strings.Replace(yaml, "  - name: picker\n", "  - name: picker\n"+socket, 1)
+	}})
+	w.store(events(3072))
+	each(200, 8, func(i int) {
+		if r := w.do(call{fixed: true, body: chat(i, 10_000, ""), h2: i%2 == 0}); r.err != nil || r.status != 200 {
+			t.Errorf("status %d, error %v", r.status, r.err)
+		}
+	})
+	w.booksZero(time.Now(), 50*time.Millisecond)
+}
+
+// TestOriginalDestination: a gateway that declares nothing, routes by the header and knows one destination alone.
+func TestOriginalDestination(t *testing.T) {
+	w := newWorld(t, options{envoy: "edges.yaml", edit: func(yaml string) string {
+		yaml = fullDuplexAnswers(yaml)
+		yaml = strings.Replace(yaml, `value: "fallbacks,access-log,trailers-route"`, `value: "none"`, 1)
+		return yaml[:strings.Index(yaml, "  - name: pods\n")] + `  - name: pods
+    type: ORIGINAL_DST
+    lb_policy: CLUSTER_PROVIDED
+    connect_timeout: 1s
+    original_dst_lb_config: {use_http_header: true, http_header_name: x-gateway-destination-endpoint}
+`
+	}})
+	w.store(events(3072))
+	engines := map[string]bool{}
+	var lock sync.Mutex
+	each(200, 8, func(i int) {
+		r := w.do(call{fixed: true, body: chat(i, 10_000, ""), h2: i%2 == 0})
+		if r.err != nil || r.status != 200 {
+			t.Errorf("status %d, error %v", r.status, r.err)
+			return
+		}
+		lock.Lock()
+		engines[r.header.Get("X-Sim-Engine")] = true
+		lock.Unlock()
+	})
+	if len(engines) != pods {
+		t.Errorf("%d pods served; want %d", len(engines), pods)
+	}
+	w.booksZero(time.Now(), 50*time.Millisecond)
 }

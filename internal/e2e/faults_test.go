@@ -69,7 +69,7 @@ func TestPodDies(t *testing.T) {
 				asked := func() (n int64) {
 					for i := range pods {
 						c, _ := w.fleet.Counters(i)
-						n += int64(c.PromptTokens)
+						n += c.PromptTokens
 					}
 					return n
 				}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,7 +19,10 @@ import (
 func TestStorm(t *testing.T) {
 	for _, config := range []string{"edges.yaml", "override.yaml"} {
 		t.Run(config, func(t *testing.T) {
-			w := newWorld(t, options{envoy: config, speed: 200})
+			w := newWorld(t, options{envoy: config, speed: 200, edit: func(yaml string) string {
+				// A stalled test machine is another subject: a picker that is silent for so long gives 504.
+				return strings.Replace(yaml, "message_timeout: 0.5s", "message_timeout: 10s", 1)
+			}})
 			w.store(events(3072))
 			if err := w.fleet.Stop(3); err != nil { // its port refuses: whoever is sent there is retried
 				t.Fatal(err)
@@ -43,6 +47,9 @@ func TestStorm(t *testing.T) {
 			}
 			if k := w.metric(`fairlead_ext_proc_messages_total{kind="response_body"}`); k != 0 {
 				t.Errorf("%v response-body messages came; want 0", k)
+			}
+			if all, theirs := w.serverErrors(), w.podErrors.Load(); all != theirs {
+				t.Errorf("%d answers of 5xx, of which pods caused %d", all, theirs)
 			}
 			endings := map[string]float64{}
 			for _, e := range []string{"clean", "client_aborted", "upstream_broken"} {
@@ -85,14 +92,18 @@ func (w *world) stormCall(i int) {
 		w.do(c)
 	case 7: // the pod resets in the middle
 		c.headers = []string{"X-Sim-Fault", "reset-mid", "X-Sim-Chunk", "100", "X-Sim-Gap", "1ms"}
-		if r := w.do(c); r.err == nil && r.status == 200 {
-			w.t.Error("a stream that the pod reset came to its end")
+		switch r := w.do(c); {
+		case r.err == nil && r.status == 502: // before the gateway had passed the headers on
+			w.podErrors.Add(1)
+		case r.err == nil:
+			w.t.Errorf("a stream that the pod reset came to its end, status %d", r.status)
 		}
 	case 8: // the pod resets before its first byte, and the request is not repeated
 		c.headers = []string{"X-Sim-Fault", "reset-before"}
-		if r := w.do(c); r.err != nil || r.status != 503 && r.status != 502 {
+		if r := w.do(c); r.err != nil || r.status != 503 {
 			w.t.Errorf("reset before the first byte: status %d, error %v", r.status, r.err)
 		}
+		w.podErrors.Add(1)
 	}
 }
 

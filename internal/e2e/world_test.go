@@ -57,6 +57,7 @@ type options struct {
 	edit   func(yaml string) string
 	picker []string // further flags
 	speed  float64
+	secure bool // the picker serves with TLS
 }
 
 // world is one Envoy with its picker and pods.
@@ -73,7 +74,7 @@ type world struct {
 	h1, h2                       *http.Client
 	stored                       []byte // the fixed event stream
 	statuses                     sync.Map
-	unexpected                   atomic.Int64
+	podErrors                    atomic.Int64 // of the statuses: 5xx that a pod caused
 }
 
 func newWorld(t *testing.T, o options) *world {
@@ -157,7 +158,7 @@ func (w *world) write(name, text string) {
 func (w *world) startPicker() {
 	w.t.Helper()
 	args := append([]string{
-		"epp", "--config-file", "picker.yaml", "--endpoints", "endpoints.yaml", "--secure-serving=false", "--grpc-bind", "127.0.0.1",
+		"epp", "--config-file", "picker.yaml", "--endpoints", "endpoints.yaml", fmt.Sprintf("--secure-serving=%v", w.o.secure), "--grpc-bind", "127.0.0.1",
 		"--grpc-port", strconv.Itoa(w.pickerPort), "--grpc-health-port", strconv.Itoa(w.healthPort),
 		"--metrics-port", w.admin[strings.LastIndex(w.admin, ":")+1:], "--log-level", "warn",
 	}, w.o.picker...)
@@ -265,6 +266,17 @@ func (w *world) do(c call) (r result) {
 func (w *world) count(status int) {
 	n, _ := w.statuses.LoadOrStore(status, new(atomic.Int64))
 	n.(*atomic.Int64).Add(1)
+}
+
+// serverErrors returns how many answers had a status of 500 or more.
+func (w *world) serverErrors() (total int64) {
+	w.statuses.Range(func(status, n any) bool {
+		if status.(int) >= 500 {
+			total += n.(*atomic.Int64).Load()
+		}
+		return true
+	})
+	return total
 }
 
 // store has every pod keep stream as its fixed event stream.

@@ -248,6 +248,25 @@ func TestEarlyForward(t *testing.T) {
 	gw.done()
 }
 
+// TestBodyThatOutgrowsItsLimit after its request was sent on its way is refused all the same.
+func TestBodyThatOutgrowsItsLimit(t *testing.T) {
+	g := newRig(t, rigOptions{reads: plugins.ReadsModel, exchange: func(o *exchange.Options) { o.MaxBodyBytes = 1000 }})
+	gw := g.open()
+	gw.headers(duplex, none)
+	gw.body(`{"model":"m","messages":[`, false)
+	gw.recv()
+	gw.recv()
+	gw.body(strings.Repeat(" ", 2000), false)
+	if r := gw.recv().GetImmediateResponse(); r.GetStatus().GetCode() != 413 || r.GetDetails() != "body_too_large" {
+		t.Errorf("answered with %v", r)
+	}
+	if !gw.ends() {
+		t.Error("the stream did not end with OK")
+	}
+	g.untilClosed()
+	g.zero()
+}
+
 func TestEmptyBody(t *testing.T) {
 	g := newRig(t, rigOptions{atHeaders: true})
 	gw := g.open()
