@@ -118,7 +118,7 @@ func TestPickerDies(t *testing.T) {
 		{"stopped", func(w *world, _ *load) { w.picker.signal(syscall.SIGSTOP) }, 1500 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, options{envoy: "override.yaml"})
+			w := newWorld(t, options{envoy: "override.yaml", hangs: true})
 			w.store(events(3072))
 			l := w.startLoad(workers)
 			time.Sleep(time.Second)
@@ -171,7 +171,7 @@ func TestPickerDies(t *testing.T) {
 // TestPickerRestartsOften under load: killed and started again, five times.
 func TestPickerRestartsOften(t *testing.T) {
 	const workers, times = 16, 5
-	w := newWorld(t, options{envoy: "override.yaml"})
+	w := newWorld(t, options{envoy: "override.yaml", hangs: true})
 	w.store(events(3072))
 	l := w.startLoad(workers)
 	for range times {
