@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -104,12 +105,16 @@ func (w *Watcher) Load() []Problem {
 	return problems
 }
 
-// read returns the file, one byte more than Parse accepts at most.
+// pipeTimeout is how long a file may take that is a pipe.
+const pipeTimeout = time.Second
+
+// read returns the file, one byte more than Parse accepts at most. It does not wait for who might write a pipe, since Run
+// would then miss its end.
 func (w *Watcher) read() ([]byte, error) {
 	if w.File == "" {
 		return nil, nil
 	}
-	f, err := os.Open(w.File)
+	f, err := os.OpenFile(w.File, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, plain(err)
 	}
@@ -117,6 +122,7 @@ func (w *Watcher) read() ([]byte, error) {
 	if info, err := f.Stat(); err == nil && info.IsDir() {
 		return nil, errors.New("this is a directory; name the file in it")
 	}
+	_ = f.SetReadDeadline(time.Now().Add(pipeTimeout)) // plain files know none, and need none
 	data, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
 	if err != nil {
 		return nil, plain(err)
