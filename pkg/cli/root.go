@@ -21,6 +21,7 @@ var errReported = errors.New("reported")
 func Main(entries []plugins.Entry, args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process where it stands
 	root := rootCommand(entries)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

@@ -90,7 +90,7 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 	run, stop := context.WithCancel(context.Background()) // what serves outlives ctx by the drain
 	defer stop()
 	var background sync.WaitGroup
-	defer background.Wait()
+	defer gather(&background)
 	defer stop()
 	start := func(f func(context.Context)) {
 		background.Go(func() { f(run) })
@@ -134,6 +134,22 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 	defer cancel()
 	servers.drain(end, picker, scheduler, log)
 	return nil
+}
+
+// gatherTimeout is how long the process waits, once it has drained, for what runs in the background.
+const gatherTimeout = 2 * time.Second
+
+// gather waits for what was told to stop, but not for a file system that hangs.
+func gather(background *sync.WaitGroup) {
+	gone := make(chan struct{})
+	go func() {
+		background.Wait()
+		close(gone)
+	}()
+	select {
+	case <-gone:
+	case <-time.After(gatherTimeout):
+	}
 }
 
 // loadConfig reads, checks and builds the configuration, and prints what is wrong with it.
