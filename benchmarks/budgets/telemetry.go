@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/fairlead/fairlead/benchmarks/children"
 	"github.com/fairlead/fairlead/benchmarks/extproc"
 	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/pkg/pool/telemetry"
@@ -51,7 +51,7 @@ func pollLine(ctx context.Context, binary string) (extproc.Line, error) {
 	const engines, span = 100, 6 * time.Second
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	first, err := freeRange(engines)
+	first, err := children.FreeRange(engines)
 	if err != nil {
 		return extproc.Line{}, err
 	}
@@ -123,23 +123,4 @@ func answers(ctx context.Context, at netip.AddrPort) error {
 		}
 	}
 	return fmt.Errorf("the simulated engine at %v does not answer", at)
-}
-
-// freeRange returns the first of n consecutive loopback ports that are free.
-func freeRange(n int) (int, error) {
-	for first := 21000; first+n < 32000; first += n {
-		free := true
-		for i := range n {
-			l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(first+i)))
-			if err != nil {
-				free = false
-				break
-			}
-			l.Close()
-		}
-		if free {
-			return first, nil
-		}
-	}
-	return 0, fmt.Errorf("no %d consecutive free ports between 21000 and 32000", n)
 }

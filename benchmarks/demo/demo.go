@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/fairlead/fairlead/benchmarks/children"
 )
 
 // Options are the demo's parameters.
@@ -39,21 +41,21 @@ func Defaults() Options {
 // Run plays the demo. Everything that it starts has ended when it returns.
 func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var children []*child
+	var running []*children.Child
 	defer func() {
 		cancel()
-		for _, c := range children {
-			<-c.done
+		for _, c := range running {
+			c.Stop(3 * time.Second)
 		}
 	}()
-	start := func(args ...string) (*child, error) {
-		c, err := spawn(ctx, o.Binary, args...)
+	start := func(args ...string) (*children.Child, error) {
+		c, err := children.Start(append([]string{o.Binary}, args...), nil, nil)
 		if err == nil {
-			children = append(children, c)
+			running = append(running, c)
 		}
 		return c, err
 	}
-	first, err := freePorts(o.Pods + 2)
+	first, err := children.FreeRange(o.Pods + 2)
 	if err != nil {
 		return err
 	}
@@ -69,7 +71,7 @@ func Run(ctx context.Context, o Options) error {
 	args := []string{"gateway", "--refresh-metrics-interval", scrape.String(), "--listen", address(o.Pods), "--metrics-bind", "127.0.0.1", "--metrics-port", strconv.Itoa(first + o.Pods + 1)}
 	for i := range bases {
 		bases[i] = "http://" + address(i)
-		if err := pods.ready(ctx, bases[i]+"/health"); err != nil {
+		if err := answers(ctx, pods, bases[i]+"/health"); err != nil {
 			return err
 		}
 		args = append(args, "--endpoint", bases[i])
@@ -79,7 +81,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	admin := "http://" + address(o.Pods+1)
-	if err := gateway.ready(ctx, admin+"/readyz"); err != nil {
+	if err := answers(ctx, gateway, admin+"/readyz"); err != nil {
 		return err
 	}
 	fmt.Fprintf(o.Out, "%d simulated pods (%s, %s) at %gx speed; %d applications with a shared system prompt of %d tokens,\n"+
@@ -94,12 +96,12 @@ func Run(ctx context.Context, o Options) error {
 		rate float64
 	}{{"below round-robin's knee", o.Below}, {"above round-robin's knee", o.Above}} {
 		rr := d.phase(ctx, "round-robin", load.name, load.rate)
-		before := gateway.cpu()
+		before := cpu(gateway)
 		fl := d.phase(ctx, "fairlead", load.name, load.rate)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		rows = append(rows, row{load.name, load.rate, rr, fl, gateway.cpu() - before})
+		rows = append(rows, row{load.name, load.rate, rr, fl, cpu(gateway) - before})
 	}
 	overhead, err := readOverhead(ctx, admin)
 	if err != nil {
@@ -114,11 +116,39 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
+// answers waits until url answers 200, or says what the process said instead.
+func answers(ctx context.Context, c *children.Child, url string) error {
+	return c.Until(ctx, 20*time.Second, func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return err
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s: %s", url, res.Status)
+		}
+		return nil
+	})
+}
+
+// cpu returns the processor time that a process has used, 0 where the system does not tell.
+func cpu(c *children.Child) time.Duration {
+	used, _, err := children.Use(c.PID())
+	if err != nil {
+		return 0
+	}
+	return used
+}
+
 type demo struct {
 	o           Options
 	bases       []string
 	gatewayBase string
-	gateway     *child
+	gateway     *children.Child
 	live        *live
 }
 

@@ -160,7 +160,7 @@ func (o *options) runNoOp(ctx context.Context, c *cobra.Command, self []string) 
 		l := o.load
 		l.Chars, l.Requests, l.Duration, l.First = o.chars[0], 0, o.warmUp, 1<<40
 		if _, err := Run(ctx, l); err != nil {
-			return s.child.during("warming up", err)
+			return s.child.During("warming up", err)
 		}
 	}
 	return o.measure(ctx, c, s.meter)

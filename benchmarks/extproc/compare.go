@@ -174,14 +174,14 @@ func (c *Comparison) prepare(ctx context.Context, both [2]*server) error {
 			l := c.Load
 			l.Target, l.Chars, l.First, l.Requests, l.Duration = s.target, chars, 0, 0, c.WarmUp
 			if _, err := Run(ctx, l); err != nil {
-				return s.child.during("warming up", err)
+				return s.child.During("warming up", err)
 			}
 		}
 	}
 	for _, s := range both {
 		c.tell("%-8s at rest for %v", s.name, c.Idle)
 		if err := s.meter.Calibrate(ctx, c.Idle); err != nil {
-			return s.child.during("at rest", err)
+			return s.child.During("at rest", err)
 		}
 	}
 	return nil
@@ -193,7 +193,7 @@ func (c *Comparison) slot(ctx context.Context, s *server, chars int, first uint6
 	l.Target, l.Chars, l.First = s.target, chars, first
 	r, cost, err := s.meter.Measure(ctx, l)
 	if err != nil {
-		return nil, cost, s.child.during("under load", err)
+		return nil, cost, s.child.During("under load", err)
 	}
 	f := figuresOf(r, cost)
 	c.tell("%-8s %6d characters: %7.0f decisions/s, CPU %6.0f us, %5.0f allocations, %8.0f bytes, %d failed",

@@ -17,6 +17,8 @@ import (
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/spf13/cobra"
+
+	"github.com/fairlead/fairlead/benchmarks/children"
 )
 
 // childVariable makes this test binary stand in for the program: with it set, the first argument chooses what it is.
@@ -237,17 +239,17 @@ func TestChildrenEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := start([]string{self, "hang"}, nil, nil)
+	c, err := children.Start([]string{self, "hang"}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = c.until(t.Context(), 30*time.Millisecond, func(context.Context) error { return fmt.Errorf("still silent") })
+	err = c.Until(t.Context(), 30*time.Millisecond, func(context.Context) error { return fmt.Errorf("still silent") })
 	if err == nil || !strings.Contains(err.Error(), "not ready after 30ms") || !strings.Contains(err.Error(), "still silent") {
 		t.Errorf("error %v; want how long it was waited for, and why", err)
 	}
-	c.stop(5 * time.Second)
-	if err := syscall.Kill(c.pid(), 0); err == nil {
-		t.Errorf("process %d is still there", c.pid())
+	c.Stop(5 * time.Second)
+	if err := syscall.Kill(c.PID(), 0); err == nil {
+		t.Errorf("process %d is still there", c.PID())
 	}
 }
 

@@ -1,7 +1,6 @@
 package extproc
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -105,22 +104,3 @@ schedulingProfiles:
   - {pluginRef: prefix-cache-scorer, weight: 3}
   - {pluginRef: max-score-picker}
 `
-
-// freePorts returns n different loopback ports that were free a moment ago.
-func freePorts(n int) (ports []int, err error) {
-	var open []net.Listener
-	defer func() {
-		for _, l := range open {
-			err = errors.Join(err, l.Close())
-		}
-	}()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		open = append(open, l)
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports, nil
-}

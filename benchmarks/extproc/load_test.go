@@ -9,6 +9,8 @@ import (
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
+
+	"github.com/fairlead/fairlead/benchmarks/children"
 )
 
 // serve runs register's services on a free loopback port until the test ends.
@@ -207,7 +209,7 @@ func TestLoadsThatCannotRunAreRefused(t *testing.T) {
 }
 
 func TestAServerThatIsNotThereIsAnError(t *testing.T) {
-	ports, err := freePorts(1)
+	ports, err := children.FreePorts(1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,6 +66,8 @@ func house() []room {
 		{"internal/tidy", nil, false},
 		{"internal/scenario", append([]string{"pkg/plugins/pluginstest"}, decided...), false},
 		{"internal/e2e", []string{"pkg/...", "simulator/...", "benchmarks/..."}, false},
+		{"internal/adapters", []string{"pkg/..."}, false},
+		{"internal/reasons", []string{"pkg/..."}, false},
 	}
 	for _, p := range plugin {
 		may := slices.Clone(seen)
@@ -76,7 +78,7 @@ func house() []room {
 	}
 	// Benchmarks wire whole processes together, and measure single rooms.
 	measured := append(append([]string{"simulator/...", "benchmarks/...", "pkg/gateway/...", "pkg/pool/...", "pkg/kvindex/..."}, plugin...), decided...)
-	for _, b := range []string{"benchmarks", "benchmarks/budgets", "benchmarks/decision", "benchmarks/demo", "benchmarks/extproc", "benchmarks/peers", "benchmarks/report", "benchmarks/tuning", "benchmarks/workload"} {
+	for _, b := range []string{"benchmarks", "benchmarks/budgets", "benchmarks/decision", "benchmarks/demo", "benchmarks/extproc", "benchmarks/peers", "benchmarks/children", "benchmarks/report", "benchmarks/tuning", "benchmarks/workload"} {
 		h = append(h, room{b, measured, false})
 	}
 	return h

@@ -1,4 +1,6 @@
-package extproc
+// Package children runs servers as processes of their own, so that what they cost can be told from what a benchmark costs, and
+// so that no server outlives its benchmark.
+package children
 
 import (
 	"bytes"
@@ -14,20 +16,20 @@ import (
 	"time"
 )
 
-// child is a server that runs as a process of its own, so that its CPU can be told from the generator's.
-type child struct {
+// Child is a process that runs a server.
+type Child struct {
 	cmd   *exec.Cmd
-	said  *tail
+	said  *Tail
 	ended chan struct{} // closed when the process is gone
 	err   error         // of Wait; read after ended
 }
 
-// start runs the command with its output kept, the last of it, and on a further writer if that is not nil.
-func start(command, environment []string, further io.Writer) (*child, error) {
+// Start runs the command with its output kept, the last of it, and on a further writer if that is not nil.
+func Start(command, environment []string, further io.Writer) (*Child, error) {
 	if len(command) == 0 {
 		return nil, errors.New("empty command; a program and its arguments")
 	}
-	c := &child{cmd: exec.Command(command[0], command[1:]...), said: &tail{}, ended: make(chan struct{})}
+	c := &Child{cmd: exec.Command(command[0], command[1:]...), said: &Tail{}, ended: make(chan struct{})}
 	c.cmd.Env = append(os.Environ(), environment...)
 	c.cmd.Stderr = c.said
 	c.cmd.Stdout = c.said
@@ -46,10 +48,11 @@ func start(command, environment []string, further io.Writer) (*child, error) {
 	return c, nil
 }
 
-func (c *child) pid() int { return c.cmd.Process.Pid }
+// PID returns the process's number.
+func (c *Child) PID() int { return c.cmd.Process.Pid }
 
 // fail returns an error that says how the process ended, with its last words.
-func (c *child) fail(doing string) error {
+func (c *Child) fail(doing string) error {
 	select {
 	case <-c.ended:
 		return fmt.Errorf("%s while %s: %w; it said:\n%s", c.cmd.Path, doing, c.exit(), c.said)
@@ -58,8 +61,8 @@ func (c *child) fail(doing string) error {
 	}
 }
 
-// during adds to an error what the process did, if it ended and so is the cause.
-func (c *child) during(doing string, err error) error {
+// During adds to an error what the process did, if it ended and so is the cause.
+func (c *Child) During(doing string, err error) error {
 	select {
 	case <-c.ended:
 		return fmt.Errorf("%w (%w)", c.fail(doing), err)
@@ -69,15 +72,15 @@ func (c *child) during(doing string, err error) error {
 }
 
 // exit is how the process ended, never nil.
-func (c *child) exit() error {
+func (c *Child) exit() error {
 	if c.err != nil {
 		return c.err
 	}
 	return errors.New("exit status 0")
 }
 
-// stop asks the process to end, and after grace ends it.
-func (c *child) stop(grace time.Duration) {
+// Stop asks the process to end, and after grace ends it.
+func (c *Child) Stop(grace time.Duration) {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
@@ -90,8 +93,8 @@ func (c *child) stop(grace time.Duration) {
 	<-c.ended
 }
 
-// until calls try every 20 ms until it returns nil, ctx ends, the process ends or wait is over.
-func (c *child) until(ctx context.Context, wait time.Duration, try func(context.Context) error) error {
+// Until calls try every 20 ms until it returns nil, ctx ends, the process ends or wait is over.
+func (c *Child) Until(ctx context.Context, wait time.Duration, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -111,13 +114,14 @@ func (c *child) until(ctx context.Context, wait time.Duration, try func(context.
 	}
 }
 
-// tail keeps the last 4 KiB that were written to it. It may be used concurrently.
-type tail struct {
+// Tail keeps the last 4 KiB that were written to it. It may be used concurrently.
+type Tail struct {
 	mu   sync.Mutex
 	last []byte
 }
 
-func (t *tail) Write(p []byte) (int, error) {
+// Write keeps p, or the end of it.
+func (t *Tail) Write(p []byte) (int, error) {
 	const most = 4 << 10
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -128,7 +132,8 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *tail) String() string {
+// String returns what is kept, trimmed.
+func (t *Tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return string(bytes.TrimSpace(t.last))

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package extproc
+package children
 
 import "os/exec"
 

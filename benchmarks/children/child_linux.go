@@ -1,4 +1,4 @@
-package extproc
+package children
 
 import (
 	"os/exec"
