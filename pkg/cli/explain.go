@@ -46,7 +46,7 @@ func explainCommand(entries []plugins.Entry) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return explain(c.OutOrStdout(), entries, doc)
+			return explain(printable{c.OutOrStdout()}, entries, doc)
 		},
 	}
 	c.Flags().StringVar(&at, "at", "http://127.0.0.1:9090", "admin address of the running fairlead that keeps the record")
