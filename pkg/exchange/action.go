@@ -45,9 +45,11 @@ type Action struct {
 type Via struct {
 	// Adapter names the transport in the record.
 	Adapter string
-	// Fallbacks: the other side walks a list of destinations by itself. Without it one address is sent, unless the
-	// configuration asks for a list.
+	// Fallbacks: a list of destinations can be walked. Without it one address is sent.
 	Fallbacks bool
+	// Walks: it is the other side that turns to the next destination when one cannot be reached, so that what Failed says is
+	// final. Without it Failed says where to go next.
+	Walks bool
 	// Subset are the entries of the subset hint, as sent; HasSubset tells an empty hint from an absent one.
 	Subset    []string
 	HasSubset bool

@@ -53,7 +53,7 @@ func (x *Exchange) readBody(chunk []byte, end bool) *reason.Refusal {
 	b := &x.body
 	b.bytes += int64(len(chunk))
 	if b.bytes > x.s.o.MaxBodyBytes && x.step < stepForwarded {
-		return x.tooLarge(b.bytes)
+		return x.outgrown()
 	}
 	if b.scanner == nil || b.done || x.step >= stepForwarded {
 		return nil

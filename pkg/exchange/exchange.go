@@ -66,12 +66,13 @@ type Exchange struct {
 	usage     *openai.UsageReader
 
 	// End.
-	booksDown bool
-	settled   bool
-	logCame   bool
-	over      atomic.Bool // settled or refused, readable without the lock
-	ending    Ending
-	outcome   *plugins.Outcome
+	booksDown  bool
+	settled    bool
+	logCame    bool
+	streamOver bool        // the adapter's stream ended, and that was not the end of the answer
+	over       atomic.Bool // settled or refused, readable without the lock
+	ending     Ending
+	outcome    *plugins.Outcome
 
 	// Records.
 	trace     []plugins.ProfileRecord

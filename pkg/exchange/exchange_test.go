@@ -523,3 +523,33 @@ func TestAClientThatLeavesBeforeTheDecisionLeavesNothing(t *testing.T) {
 		t.Errorf("got %v after the end, want it ignored", a.Do)
 	}
 }
+
+func TestALogThatIsLostEndsWhatWaitsForIt(t *testing.T) {
+	w := newWorld(t, nil, nil)
+	w.s.LogOpened()
+	x, a := w.forwarded(static)
+	x.Response(w.now, nil, a.To[0], false)
+	x.End(w.now, exchange.Ending{})
+	running, b := w.forwarded(static)
+	running.Response(w.now, nil, b.To[0], false)
+
+	w.s.LogClosed(w.now)
+	w.pass(4 * time.Second)
+	w.s.LogOpened() // back within the grace: nothing is lost
+	w.pass(4 * time.Second)
+	w.s.Tick(w.now)
+	w.wantOpen(2)
+
+	w.s.LogClosed(w.now)
+	if next := w.s.Tick(w.now); next != w.now+pool.Instant(5*time.Second) {
+		t.Errorf("the next deadline is %v, want the end of the grace", next-w.now)
+	}
+	w.pass(5 * time.Second)
+	w.s.Tick(w.now)
+	w.wantOpen(1) // the one whose stream is still open
+	if got := w.outcome(x); got != "" {
+		t.Errorf("ended as %q, want clean", got)
+	}
+	running.End(w.now, exchange.Ending{})
+	w.wantOpen(0)
+}

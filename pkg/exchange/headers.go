@@ -90,6 +90,12 @@ func requestID(id string) string {
 	return id[:8] + "-" + id[8:12] + "-" + id[12:16] + "-" + id[16:20] + "-" + id[20:]
 }
 
+// tooLarge refuses a body that says that it is too long.
 func (x *Exchange) tooLarge(n int64) *reason.Refusal {
 	return reason.Refuse(reason.BodyTooLarge, "%d bytes; at most %d", n, x.s.o.MaxBodyBytes)
+}
+
+// outgrown refuses a body that has become too long. How much of it had come by then is chance, and not told.
+func (x *Exchange) outgrown() *reason.Refusal {
+	return reason.Refuse(reason.BodyTooLarge, "at most %d bytes", x.s.o.MaxBodyBytes)
 }

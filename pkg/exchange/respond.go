@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"time"
 
@@ -13,7 +14,8 @@ import (
 
 // Failed says that the endpoint at did not answer, before its first byte. With UpstreamUnreachable nothing of the request
 // reached an engine, and the next endpoint of the list gets it: the booking moves and Forward comes back with what is left
-// of the list. Otherwise, or at the list's end, Reply: a request that may have begun to generate is never repeated.
+// of the list. Otherwise, or at the list's end, Reply: a request that may have begun to generate is never repeated. Where
+// the other side walks the list, at is where it gave up, and Reply comes back.
 func (x *Exchange) Failed(now pool.Instant, at netip.AddrPort, why reason.ID) Action {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -21,17 +23,28 @@ func (x *Exchange) Failed(now pool.Instant, at netip.AddrPort, why reason.ID) Ac
 		return Action{Do: Ignore}
 	}
 	first := &x.legs[0]
-	if why != reason.UpstreamUnreachable || x.tried+1 >= len(first.refs) {
+	if x.via.Walks {
+		x.walked(at)
+	}
+	if why != reason.UpstreamUnreachable || x.via.Walks || x.tried+1 >= len(first.refs) {
 		x.booksFall(now)
 		x.ending = Ending{}
 		a := x.refuseForwarded(now, why)
 		return a
 	}
 	x.tried++
-	x.note(reason.FallbackServed, "")
 	x.pool().Move(now, first.booking, first.refs[x.tried], first.load)
 	x.to = first.addrs[x.tried:]
 	return Action{Do: Forward, To: x.to, Out: x.out, Respond: x.respond}
+}
+
+// walked notes how far the other side has come in the list. An endpoint that is not on it is tried when all of it were.
+func (x *Exchange) walked(at netip.AddrPort) {
+	all := x.legs[0].addrs
+	x.tried = len(all) - 1
+	if i := slices.Index(all, at); i >= 0 {
+		x.tried = i
+	}
 }
 
 // refuseForwarded ends an exchange that was forwarded, though nobody answered, with an error.
@@ -48,7 +61,7 @@ func (x *Exchange) refuseForwarded(now pool.Instant, why reason.ID) Action {
 func (x *Exchange) refuseTooLarge(now pool.Instant) Action {
 	x.booksFall(now)
 	x.settleAs(now, reason.BodyTooLarge)
-	return x.refuse(now, x.tooLarge(x.body.bytes))
+	return x.refuse(now, x.outgrown())
 }
 
 // Response brings the answer's headers and who served; served is invalid where the transport does not say. The action's
@@ -101,6 +114,9 @@ func (x *Exchange) attribute(now pool.Instant, served netip.AddrPort) {
 	}
 	served = netip.AddrPortFrom(served.Addr().Unmap(), served.Port())
 	if served == first.addrs[x.tried] {
+		if x.tried > 0 {
+			x.note(reason.FallbackServed, "")
+		}
 		return
 	}
 	for i, at := range first.addrs {
@@ -172,6 +188,21 @@ func (x *Exchange) End(now pool.Instant, e Ending) {
 		x.finish(now, e)
 	case x.streamTells():
 		x.endOfStream(now)
+	default:
+		x.streamOver = true
+	}
+	x.mu.Unlock()
+	x.s.dispatch(now)
+}
+
+// logIsLost ends an exchange whose stream has ended and whose log entry will not come. How the answer ended is not known;
+// most end well.
+func (x *Exchange) logIsLost(now pool.Instant) {
+	x.mu.Lock()
+	if x.streamOver && !x.settled && x.step == stepForwarded {
+		x.note(reason.BookingExpired, "")
+		x.logCame = true // nothing is awaited any more
+		x.finish(now, Ending{Clean: true})
 	}
 	x.mu.Unlock()
 	x.s.dispatch(now)

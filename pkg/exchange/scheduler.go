@@ -1,9 +1,11 @@
 package exchange
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,6 +68,7 @@ type Scheduler struct {
 	draining atomic.Bool
 
 	logs      atomic.Int32 // open access-log streams
+	logLost   atomic.Int64 // when the last of them closed; 0 while there is one, or when that has been dealt with
 	responses atomic.Bool  // some answer's headers were seen: a stream that ends without them was aborted
 
 	mu       sync.Mutex
@@ -151,10 +154,45 @@ func (s *Scheduler) Quiet() bool {
 
 // LogOpened and LogClosed tell that a gateway's access-log stream began and ended: while one is open, the end of a
 // response that we do not see is awaited from it.
-func (s *Scheduler) LogOpened() { s.logs.Add(1) }
+func (s *Scheduler) LogOpened() {
+	s.logs.Add(1)
+	s.logLost.Store(0)
+}
 
-// LogClosed is the counterpart of LogOpened.
-func (s *Scheduler) LogClosed() { s.logs.Add(-1) }
+// LogClosed is the counterpart of LogOpened. If no log stream is back within the grace, the entries of exchanges whose
+// streams have ended are taken to be lost with it: they end then, and not at their booking's deadline.
+func (s *Scheduler) LogClosed(now pool.Instant) {
+	if s.logs.Add(-1) > 0 {
+		return
+	}
+	s.logLost.Store(int64(now))
+	if s.o.Alarm != nil {
+		s.o.Alarm.At(now + pool.Instant(s.o.LogGrace))
+	}
+}
+
+// sweepLost ends what waits for a log that was lost, when its grace is over, and returns when that will be, 0 for not.
+func (s *Scheduler) sweepLost(now pool.Instant) pool.Instant {
+	lost := s.logLost.Load()
+	if lost == 0 || s.logs.Load() > 0 {
+		return 0
+	}
+	if due := pool.Instant(lost) + pool.Instant(s.o.LogGrace); now < due {
+		return due
+	}
+	s.logLost.CompareAndSwap(lost, 0)
+	s.mu.Lock()
+	open := make([]*Exchange, 0, len(s.open))
+	for _, x := range s.open {
+		open = append(open, x)
+	}
+	s.mu.Unlock()
+	slices.SortFunc(open, func(a, b *Exchange) int { return cmp.Compare(a.r.Number, b.r.Number) })
+	for _, x := range open {
+		x.logIsLost(now)
+	}
+	return 0
+}
 
 // Ended brings an access-log entry. Unknown ids are counted, no more.
 func (s *Scheduler) Ended(now pool.Instant, id string, e Ending) {
@@ -185,6 +223,7 @@ func (s *Scheduler) Tick(now pool.Instant) (next pool.Instant) {
 		_, n := p.Expire(now)
 		next = earlier(next, n)
 	}
+	next = earlier(next, s.sweepLost(now))
 	next = earlier(next, s.o.Built.Tick(s.o.Sink, now))
 	s.dispatch(now)
 	s.mu.Lock()

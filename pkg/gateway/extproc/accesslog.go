@@ -20,7 +20,7 @@ const typedUsage = "envoy.ai.token_usage"
 func (s *Server) StreamAccessLogs(io alspb.AccessLogService_StreamAccessLogsServer) error {
 	scheduler := s.o.Scheduler()
 	scheduler.LogOpened()
-	defer scheduler.LogClosed()
+	defer func() { scheduler.LogClosed(s.o.Clock()) }()
 	s.mu.Lock()
 	s.logs[io.Context()] = struct{}{}
 	s.mu.Unlock()
@@ -63,7 +63,9 @@ func readEntry(entry *logpb.HTTPAccessLogEntry) (id string, e exchange.Ending, o
 	e.From = exchange.FromLog
 	e.ByClient = byClient(flags)
 	e.Clean = !e.ByClient && !broken(flags)
-	e.Served = readAddress(common.GetUpstreamRemoteAddress())
+	if e.Clean || common.GetTimeToFirstUpstreamRxByte() != nil { // otherwise it is where the request was sent, and nobody answered
+		e.Served = readAddress(common.GetUpstreamRemoteAddress())
+	}
 	e.Usage = readUsage(common.GetMetadata())
 	return id, e, true
 }

@@ -3,6 +3,7 @@ package extproc
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	corepb "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	logpb "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -22,7 +24,7 @@ import (
 // logEntry is the entry of a request that 10.0.0.2:8000 served.
 func logEntry(id string, flags *logpb.ResponseFlags) *logpb.HTTPAccessLogEntry {
 	e := &logpb.HTTPAccessLogEntry{CommonProperties: &logpb.AccessLogCommon{
-		AccessLogType: logpb.AccessLogType_DownstreamEnd, ResponseFlags: flags,
+		AccessLogType: logpb.AccessLogType_DownstreamEnd, ResponseFlags: flags, TimeToFirstUpstreamRxByte: durationpb.New(time.Millisecond),
 		UpstreamRemoteAddress: &corepb.Address{Address: &corepb.Address_SocketAddress{SocketAddress: &corepb.SocketAddress{
 			Address: "10.0.0.2", PortSpecifier: &corepb.SocketAddress_PortValue{PortValue: 8000},
 		}}},
@@ -55,7 +57,14 @@ func TestReadEntry(t *testing.T) {
 		{"the client reset its stream", logEntry("d", &logpb.ResponseFlags{DownstreamRemoteReset: true}), aborted, true},
 		{"the upstream died mid-answer over HTTP/1.1", logEntry("d", &logpb.ResponseFlags{UpstreamProtocolError: true}), broken, true},
 		{"the upstream reset over HTTP/2", logEntry("d", &logpb.ResponseFlags{UpstreamRemoteReset: true}), broken, true},
-		{"nobody accepted", logEntry("d", &logpb.ResponseFlags{UpstreamConnectionFailure: true, UpstreamRetryLimitExceeded: true}), broken, true},
+		{"nobody accepted", with(func(c *logpb.AccessLogCommon) {
+			c.ResponseFlags = &logpb.ResponseFlags{UpstreamConnectionFailure: true, UpstreamRetryLimitExceeded: true}
+			c.TimeToFirstUpstreamRxByte = nil
+		}), exchange.Ending{From: exchange.FromLog}, true},
+		{"the client left before anybody answered", with(func(c *logpb.AccessLogCommon) {
+			c.ResponseFlags = &logpb.ResponseFlags{DownstreamConnectionTermination: true}
+			c.TimeToFirstUpstreamRxByte = nil
+		}), exchange.Ending{From: exchange.FromLog, ByClient: true}, true},
 		{"an idle stream was cut", logEntry("d", &logpb.ResponseFlags{StreamIdleTimeout: true}), broken, true},
 		{"no decision of ours", logEntry("", nil), exchange.Ending{}, false},
 		{"a request that we refused", with(func(c *logpb.AccessLogCommon) {

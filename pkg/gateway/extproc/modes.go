@@ -88,7 +88,7 @@ func readModes(p *extprocpb.ProtocolConfiguration, d declared) modes {
 
 // via says what the exchange must know of the transport.
 func (m modes) via(d declared) exchange.Via {
-	v := exchange.Via{Adapter: "extproc", Fallbacks: d.fallbacks, Logs: d.log, Sees: plugins.FirstByte}
+	v := exchange.Via{Adapter: "extproc", Fallbacks: d.fallbacks, Walks: true, Logs: d.log, Sees: plugins.FirstByte}
 	switch {
 	case m.overrides:
 		v.Sees |= plugins.Usage | plugins.Chunks | plugins.Rewrite

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead/fairlead/pkg/exchange"
 	"github.com/fairlead/fairlead/pkg/openai"
+	"github.com/fairlead/fairlead/pkg/reason"
 )
 
 // The namespaces of dynamic metadata.
@@ -18,6 +19,12 @@ const (
 	nsOwn          = "fairlead"
 	keyDecisionID  = "decision-id"
 	keyRefused     = "refused"
+)
+
+// Attributes of the gateway.
+const (
+	nsAttributes = "envoy.filters.http.ext_proc"
+	keyDetails   = "response.code_details"
 )
 
 // readHeaders reads a header map: names in lower case, several values of a name in their order, pseudo-headers among
@@ -75,6 +82,23 @@ func readServed(m *corepb.Metadata) netip.AddrPort {
 		return netip.AddrPort{}
 	}
 	return netip.AddrPortFrom(at.Addr().Unmap(), at.Port())
+}
+
+// readFailure reads whether the gateway answers by itself since no engine did, and why; 0 where one did, or where the gateway
+// does not say. It says so where its configuration has response_attributes: [response.code_details].
+//
+// The details: envoy/source/common/stream_info and "Response code details" of Envoy's manual. With a connection that failed,
+// or that was not opened for want of room, nothing of the request has left the gateway.
+func readFailure(attributes map[string]*structpb.Struct) reason.ID {
+	details := attributes[nsAttributes].GetFields()[keyDetails].GetStringValue()
+	cause, reset := strings.CutPrefix(details, "upstream_reset_before_response_started{")
+	switch {
+	case details == "no_healthy_upstream", reset && strings.Contains(cause, "connection_failure"), reset && strings.HasPrefix(cause, "overflow"):
+		return reason.UpstreamUnreachable
+	case reset:
+		return reason.UpstreamBroken
+	}
+	return 0
 }
 
 // field returns one value of dynamic metadata, nil without it.

@@ -8,9 +8,18 @@ import (
 
 func (st *stream) onResponseHeaders(m *extprocpb.ProcessingRequest, h *extprocpb.HttpHeaders) error {
 	st.responseSeen, st.responseEnd = true, h.GetEndOfStream()
+	served := readServed(m.GetMetadataContext())
 	var a exchange.Action
 	if st.x != nil {
-		a = st.x.Response(st.s.o.Clock(), readHeaders(h.GetHeaders()), readServed(m.GetMetadataContext()), st.responseEnd)
+		if why := readFailure(m.GetAttributes()); why != 0 {
+			if a = st.x.Failed(st.s.o.Clock(), served, why); a.Do == exchange.Reply {
+				if err := st.send(immediate(st.x.ID, a.Reply)); err != nil { // in place of the gateway's own words
+					return err
+				}
+				return errOver
+			}
+		}
+		a = st.x.Response(st.s.o.Clock(), readHeaders(h.GetHeaders()), served, st.responseEnd)
 	}
 	answer := passResponseHeaders(&a)
 	if st.modes.overrides {
