@@ -45,7 +45,8 @@ type Action struct {
 type Via struct {
 	// Adapter names the transport in the record.
 	Adapter string
-	// Fallbacks: a list of destinations can be walked. Without it one address is sent.
+	// Fallbacks: a list of destinations can be walked. Without it one address is sent, unless the configuration asks a picker
+	// for more.
 	Fallbacks bool
 	// Walks: it is the other side that turns to the next destination when one cannot be reached, so that what Failed says is
 	// final. Without it Failed says where to go next.
