@@ -84,9 +84,13 @@ func Run(ctx context.Context, o Options) error {
 	if err := answers(ctx, gateway, admin+"/readyz"); err != nil {
 		return err
 	}
-	fmt.Fprintf(o.Out, "%d simulated pods (%s, %s) at %gx speed; %d applications with a shared system prompt of %d tokens,\n"+
-		"sessions of %d turns of about %d tokens, %d tokens per answer. Two rates, each policy on the same traffic.\n\n",
-		o.Pods, o.Model, o.Hardware, o.Speed, o.Shape.Apps, o.Shape.SystemTokens, o.Shape.Turns, o.Shape.TurnTokens, o.Shape.AnswerTokens)
+	fmt.Fprintf(o.Out, "%d simulated pods (%s on %s) at %gx speed;\n"+
+		"4 phases of %v each. Traffic: %d applications, each with a system prompt of\n"+
+		"%d tokens; sessions of %d turns of about %d tokens, %d tokens per answer.\n"+
+		"Two rates, each policy on the same traffic. The knee is the rate beyond which\n"+
+		"round-robin's queues keep growing. Ctrl-C ends everything.\n\n",
+		o.Pods, o.Model, o.Hardware, o.Speed, o.Phase,
+		o.Shape.Apps, o.Shape.SystemTokens, o.Shape.Turns, o.Shape.TurnTokens, o.Shape.AnswerTokens)
 
 	d := &demo{o: o, bases: bases, gatewayBase: "http://" + address(o.Pods), gateway: gateway}
 	d.live = &live{out: o.Out, terminal: o.Terminal, client: &http.Client{Timeout: 2 * time.Second}, pods: bases}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -60,7 +61,8 @@ type live struct {
 
 func (l *live) show(ctx context.Context, title string, span time.Duration, stop *sync.WaitGroup) {
 	defer stop.Done()
-	base := l.read(ctx)
+	base := l.read(ctx, make([]podState, len(l.pods)))
+	now := base
 	every := 3 * time.Second
 	if l.terminal {
 		every = 400 * time.Millisecond
@@ -72,15 +74,20 @@ func (l *live) show(ctx context.Context, title string, span time.Duration, stop 
 	for {
 		select {
 		case <-ctx.Done():
+			if l.drawn > 0 {
+				l.draw(title, time.Since(began), span, base, now) // the bar's last cell
+			}
 			return
 		case <-tick.C:
-			l.draw(title, time.Since(began), span, base, l.read(ctx))
+			now = l.read(ctx, now)
+			l.draw(title, time.Since(began), span, base, now)
 		}
 	}
 }
 
-func (l *live) read(ctx context.Context) []podState {
-	states := make([]podState, len(l.pods))
+// read asks every pod for its state. One that does not answer, as when ctx has just ended, keeps its last.
+func (l *live) read(ctx context.Context, last []podState) []podState {
+	states := slices.Clone(last)
 	for i, pod := range l.pods {
 		if s, err := readPod(ctx, l.client, pod); err == nil {
 			states[i] = s
@@ -99,13 +106,14 @@ func (l *live) draw(title string, at, span time.Duration, base, now []podState) 
 		fmt.Fprintln(l.out, b.String())
 		return
 	}
+	// Lines stay below 80 columns: one that wraps would be two, and the way back to the first is counted in lines.
 	if l.drawn > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA", l.drawn)
 	}
 	fmt.Fprintf(&b, "\x1b[2K%s  %s\n", title, bar(at.Seconds()/span.Seconds(), 30))
 	for i, s := range now {
-		fmt.Fprintf(&b, "\x1b[2K  pod %d  running %3.0f %s  waiting %3.0f %s  kv %3.0f%%  prefix hits %3.0f%%\n", i,
-			s.running, bar(s.running/64, 16), s.waiting, bar(s.waiting/32, 16), 100*s.kvUsage, 100*hitRate(base[i], s))
+		fmt.Fprintf(&b, "\x1b[2K  pod %d  running %3.0f %s  waiting %3.0f %s  kv %3.0f%%  hits %3.0f%%\n", i,
+			s.running, bar(s.running/64, 10), s.waiting, bar(s.waiting/32, 10), 100*s.kvUsage, 100*hitRate(base[i], s))
 	}
 	l.drawn = 1 + len(now)
 	fmt.Fprint(l.out, b.String())

@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"text/tabwriter"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
@@ -62,19 +61,16 @@ func readOverhead(ctx context.Context, admin string) (overhead, error) {
 
 // report prints the table and says plainly who did better where.
 func report(w io.Writer, rows []row, own overhead) {
-	fmt.Fprintln(w, "\nFigures in engine time; hit rate is the share of prompt tokens found in a pod's prefix cache.")
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "load\tpolicy\trequests\tTTFT p50\tTTFT p99\thit rate\ttokens/s\terrors\t")
+	fmt.Fprintln(w, "\nResults in engine time. TTFT is the time to the first token, hit rate the share\n"+
+		"of prompt tokens found in a pod's prefix cache.")
 	for _, r := range rows {
+		fmt.Fprintf(w, "\n%s (%.1f sessions/s)\n", r.load, r.rate)
+		fmt.Fprintf(w, "  %-12s %8s  %8s  %8s  %8s  %8s  %6s\n", "policy", "requests", "TTFT p50", "TTFT p99", "hit rate", "tokens/s", "errors")
 		for _, res := range []Result{r.roundRobin, r.fairlead} {
-			fmt.Fprintf(t, "%s (%.1f sessions/s)\t%s\t%d\t%s\t%s\t%.0f %%\t%.0f\t%d\t\n", r.load, r.rate, res.Policy, res.Requests,
-				millis(res.Quantile(0.5)), millis(res.Quantile(0.99)), 100*res.HitRate(), res.TokensPerSecond(), res.Errors)
+			fmt.Fprintf(w, "  %-12s %8d  %8s  %8s  %6.0f %%  %8.0f  %6d\n", res.Policy, res.Requests,
+				readable(res.Quantile(0.5)), readable(res.Quantile(0.99)), 100*res.HitRate(), res.TokensPerSecond(), res.Errors)
 		}
-	}
-	t.Flush()
-	fmt.Fprintln(w)
-	for _, r := range rows {
-		fmt.Fprintf(w, "%s: TTFT p50 %s, p99 %s, tokens/s %s.\n", r.load,
+		fmt.Fprintf(w, "  fairlead: TTFT p50 %s, p99 %s, tokens/s %s\n",
 			verdict(float64(r.roundRobin.Quantile(0.5)), float64(r.fairlead.Quantile(0.5)), false),
 			verdict(float64(r.roundRobin.Quantile(0.99)), float64(r.fairlead.Quantile(0.99)), false),
 			verdict(r.roundRobin.TokensPerSecond(), r.fairlead.TokensPerSecond(), true))
@@ -86,9 +82,11 @@ func report(w io.Writer, rows []row, own overhead) {
 			cpu += r.gatewayCPU
 			requests += r.fairlead.Requests
 		}
-		fmt.Fprintf(w, "our own overhead, wall time: a decision took at most %v (p50) and %v (p99) over %d decisions; the whole gateway used %v CPU per request,\n"+
-			"streaming included. Round-robin went to the pods directly and paid none of it.\n",
-			own.p50, own.p99, own.decisions, (cpu / time.Duration(max(requests, 1))).Round(time.Microsecond))
+		fmt.Fprintf(w, "\nFairlead's own overhead, in wall time: a decision took at most %v (p50) and\n"+
+			"%v (p99), over %d decisions; the whole gateway used %v CPU\n"+
+			"per request, streaming included. Round-robin went to the pods directly and paid\n"+
+			"none of it.\n",
+			own.p50, own.p99, own.decisions, (cpu / time.Duration(max(requests, 1))).Round(10*time.Microsecond))
 	}
 	for _, r := range rows {
 		for _, res := range []Result{r.roundRobin, r.fairlead} {
@@ -117,9 +115,13 @@ func verdict(roundRobin, fairlead float64, moreIsBetter bool) string {
 	return "equal"
 }
 
-func millis(d time.Duration) string {
-	if d >= 10*time.Second {
+// readable prints a duration with three digits or so.
+func readable(d time.Duration) string {
+	switch {
+	case d >= 10*time.Second:
 		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d >= time.Second:
+		return fmt.Sprintf("%.2f s", d.Seconds())
 	}
 	return fmt.Sprintf("%.0f ms", float64(d)/float64(time.Millisecond))
 }
