@@ -65,7 +65,7 @@ func TestPodDies(t *testing.T) {
 				w.store(w.stored)
 			})
 
-			t.Run("it resets before its first byte: 503, and no other pod is asked", func(t *testing.T) {
+			t.Run("it resets before its first byte: 502, and no other pod is asked", func(t *testing.T) {
 				asked := func() (n int64) {
 					for i := range pods {
 						c, _ := w.fleet.Counters(i)
@@ -76,7 +76,7 @@ func TestPodDies(t *testing.T) {
 				before := asked()
 				for i := range 20 {
 					r := w.do(call{body: chat(i, 100, ""), headers: []string{"X-Sim-Fault", "reset-before"}})
-					if r.err != nil || r.status != 503 {
+					if r.err != nil || r.status != 502 {
 						t.Errorf("status %d, error %v", r.status, r.err)
 					}
 				}

@@ -96,7 +96,7 @@ func (w *world) stormCall(i int) {
 		}
 	case 8: // the pod resets before its first byte, and the request is not repeated
 		c.headers = []string{"X-Sim-Fault", "reset-before"}
-		if r := w.do(c); r.err != nil || r.status != 503 {
+		if r := w.do(c); r.err != nil || r.status != 502 {
 			w.t.Errorf("reset before the first byte: status %d, error %v", r.status, r.err)
 		}
 		w.podErrors.Add(1)

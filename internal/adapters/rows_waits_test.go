@@ -1,0 +1,84 @@
+package adapters
+
+import (
+	"time"
+
+	"github.com/fairlead/fairlead/pkg/plugins"
+)
+
+// waitRows are about stages that hold.
+func waitRows() []row {
+	held := func(phase plugins.Phase) func(*side) {
+		return func(s *side) {
+			r := s.open(post(chat, hello, "Gate-"+phase.String()+": hold"), 1)
+			held := <-s.plugins.held
+			held.Wake() // without cause: it holds on
+			s.plugins.held <- <-s.plugins.held
+			s.pass(3 * time.Second)
+			s.plugins.letGo(phase)
+			r.answer()
+		}
+	}
+	tooLong := func(phase plugins.Phase) func(*side) {
+		return func(s *side) {
+			r := s.open(post(chat, hello, "Gate-"+phase.String()+": hold"), 1)
+			<-s.plugins.held
+			s.pass(9 * time.Second)
+			s.pass(2 * time.Second)
+			r.answer()
+		}
+	}
+	return []row{
+		{name: "a stage at the headers holds and is woken", play: held(plugins.AtHeaders)},
+		{name: "a stage at resolve holds and is woken", play: held(plugins.AtResolve)},
+		{name: "a stage at describe holds and is woken", play: held(plugins.AtDescribe)},
+		{name: "a stage at admit holds and is woken", play: held(plugins.AtAdmit)},
+		{name: "a stage holds a request without body", play: func(s *side) {
+			r := s.open(get("GET", "/v1/models", "Gate-Admit: hold"), 0)
+			s.plugins.letGo(plugins.AtAdmit)
+			r.answer()
+		}},
+		{name: "two stages hold one after the other", play: func(s *side) {
+			c := post(chat, hello, "Gate-Describe: hold", "Gate-Admit: hold").inChunks(9)
+			r := s.open(c, len(c.pieces))
+			s.plugins.letGo(plugins.AtDescribe)
+			s.pass(time.Second)
+			s.plugins.letGo(plugins.AtAdmit)
+			r.answer()
+		}},
+		{name: "a stage at the headers holds while the body comes", notBuffered: true, play: func(s *side) {
+			c := post(chat, "", "Gate-Headers: hold")
+			c.framing, c.pieces = chunked, []string{hello[:30], hello[30:]}
+			r := s.open(c, 1)
+			held := <-s.plugins.held
+			r.rest(1)
+			s.plugins.held <- held
+			s.plugins.letGo(plugins.AtHeaders)
+			r.answer()
+		}},
+		{name: "a request that waits too long for its place", play: tooLong(plugins.AtAdmit)},
+		{name: "a look-up that takes too long", play: tooLong(plugins.AtDescribe)},
+		{name: "a look-up at the headers that takes too long", play: tooLong(plugins.AtHeaders)},
+		{name: "a replica that drains while a request waits", play: func(s *side) {
+			r := s.open(post(chat, hello, "Gate-Admit: hold"), 1)
+			held := <-s.plugins.held
+			s.scheduler.Drain()
+			held.Wake()
+			r.answer()
+		}},
+		{name: "a client that leaves while it waits", play: func(s *side) {
+			r := s.open(post(chat, hello, "Gate-Admit: hold"), 1)
+			<-s.plugins.held
+			r.leave()
+		}},
+		{name: "one that waits is overtaken", big: true, play: func(s *side) {
+			r := s.open(post(chat, hello, "Gate-Admit: hold"), 1)
+			held := <-s.plugins.held
+			s.open(post(chat, prompt(300)), 1).answer()
+			s.until("the one that overtakes is not over", func() bool { return s.scheduler.Open() == 0 })
+			s.plugins.held <- held
+			s.plugins.letGo(plugins.AtAdmit)
+			r.answer()
+		}},
+	}
+}
