@@ -129,7 +129,12 @@ func syntax(err error) error {
 	}
 	if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
 		line, _ := strconv.Atoi(m[1])
-		return Problem{Line: line, Column: 1, Message: m[2]}
+		message := m[2]
+		if strings.HasPrefix(message, "did not find expected") {
+			line++ // the library's parser counts from 0, its scanner from 1
+			message = "no valid YAML: " + message + "; check indentation, quotes and brackets here and in the line before"
+		}
+		return Problem{Line: line, Column: 1, Message: message}
 	}
 	return Problem{Line: 1, Column: 1, Message: strings.TrimPrefix(err.Error(), "yaml: ")}
 }

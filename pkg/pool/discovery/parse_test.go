@@ -84,7 +84,7 @@ func TestParseRefuses(t *testing.T) {
 		{"endpoints without a list", "endpoints:\n", "f:1:11: endpoints is empty; write a list, endpoints: [] if there are none"},
 		{"a mapping of endpoints", "endpoints: {a: b}", "f:1:12: endpoints is a mapping; write a list, endpoints: [] if there are none"},
 		{"a mistyped list", "endpoint:\n- {name: a, address: 10.0.0.1, port: 8000}\n", `f:1:1: unknown field "endpoint"; did you mean "endpoints"?`},
-		{"no YAML", "endpoints: [\n", "f:1:1: did not find expected node content"},
+		{"no YAML", "endpoints: [\n", "f:2:1: no valid YAML: did not find expected node content; check indentation, quotes and brackets here and in the line before"},
 		{"a tab that YAML does not take", "endpoints:\n\t- name: a\n", "f:2:1: found character that cannot start any token"},
 		{"two documents", "endpoints: []\n---\nendpoints: []\n", "f:2:1: a second document begins here; an endpoint file has one"},
 		{"a word for an endpoint", "endpoints: [10.0.0.1]", `f:1:13: an endpoint is "10.0.0.1"; write its fields, like {name: a, address: 10.0.0.1, port: 8000}`},
