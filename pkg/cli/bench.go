@@ -13,6 +13,7 @@ func benchCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure what Fairlead costs, against a floor measured in the same run",
 	}
+	group(c)
 	self, err := os.Executable()
 	if err != nil {
 		self = os.Args[0] // good enough to start a child where the platform cannot say

@@ -16,8 +16,8 @@ func configCommand(entries []plugins.Entry) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "config",
 		Short: "Check configuration files",
-		Args:  cobra.NoArgs,
 	}
+	group(c)
 	c.AddCommand(configCheckCommand(entries))
 	return c
 }
@@ -28,7 +28,8 @@ func configCheckCommand(entries []plugins.Entry) *cobra.Command {
 		Use:   "check FILE...",
 		Short: "Print every problem of configuration files, with file, line, column and what to write instead",
 		Long: "Check loads each file (- is standard input) as the picker would, builds its plugins, and prints every problem as\n" +
-			"file:line:column: message; suggestion. It fails if one of them is an error; warnings tell of what has no effect.",
+			"file:line:column: message; suggestion. It fails if one of them is an error; warnings tell of what has no effect.\n" +
+			"It checks EndpointPickerConfig files. An endpoint file is checked when --endpoints loads it, in the same form.",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			bad := 0
@@ -75,8 +76,16 @@ func checkFile(out, problems io.Writer, path string, entries []plugins.Entry, ef
 	if effective {
 		_, err = out.Write(file.Effective())
 	} else {
-		_, err = fmt.Fprintf(out, "%s: ok: %d plugins, %d profiles, %d pools, digest %s\n", name,
-			len(file.Spec.Plugins), len(file.Spec.Profiles), len(file.Spec.Pools), file.Digest()[:12])
+		_, err = fmt.Fprintf(out, "%s: ok: %s, %s, %s, digest %s\n", name, count(len(file.Spec.Plugins), "plugin"),
+			count(len(file.Spec.Profiles), "profile"), count(len(file.Spec.Pools), "pool"), file.Digest()[:12])
 	}
 	return err == nil
+}
+
+// count prints a number of things, "1 pool" or "2 pools".
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -14,6 +14,9 @@ func demoCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "demo", Args: cobra.NoArgs,
 		Short: "Simulated pods and multi-turn traffic: round-robin against Fairlead, in about 90 seconds",
+		Long: "Demo starts simulated pods and a fairlead gateway as processes of its own, on free loopback ports, and plays the same\n" +
+			"multi-turn traffic four times: round-robin and Fairlead, each at a rate below and at one above round-robin's knee.\n" +
+			"It shows load and prefix hits of each pod while it runs, then a table of both. Ctrl-C ends everything it started.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.Speed <= 0 || o.Speed > 10 {
 				return fmt.Errorf("--speed is %g; above 0 and at most 10, where the pods' streams still fit into a processor", o.Speed)

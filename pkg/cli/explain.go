@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -33,14 +34,18 @@ func explainCommand(entries []plugins.Entry) *cobra.Command {
 		Short: "Show why a decision chose what it chose, computed again from its record alone",
 		Long: "Explain takes the record of a decision, from a file (- is standard input) or by its ID from the admin port of a\n" +
 			"running fairlead, runs its filters, scorers and picker again from the recorded facts, and prints candidates, raw and\n" +
-			"weighted scores and the choice. It fails if a number differs from the recorded one in any bit.",
+			"weighted scores and the choice. It fails if a number differs from the recorded one in any bit.\n\n" +
+			"The ID is the x-fairlead-decision-id of an answer. Facts are listed in the order of the candidates.",
+		Example: "  fairlead explain --example cache-vs-queue\n" +
+			"  fairlead explain 3df23c0e2105118163ec736260618a18 --at http://127.0.0.1:9090\n" +
+			"  curl -s http://127.0.0.1:9090/debug/decisions/3df23c0e2105118163ec736260618a18 | fairlead explain -",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if example != "" {
 				return explainExample(c.OutOrStdout(), entries, example)
 			}
 			if len(args) == 0 {
-				return errors.New("give a decision's ID or a file with its record, or --example")
+				return &usageError{errors.New("give a decision's ID or a file with its record, or --example; see fairlead explain --help")}
 			}
 			doc, err := readDocument(c.Context(), args[0], at)
 			if err != nil {
@@ -66,18 +71,18 @@ func readDocument(ctx context.Context, what, at string) (exchange.Document, erro
 	} else {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		url := strings.TrimSuffix(at, "/") + "/debug/decisions/" + what
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		address := strings.TrimSuffix(at, "/") + "/debug/decisions/" + what
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 		if err != nil {
 			return doc, fmt.Errorf("%q is no file, and %s is no address: %w", what, at, err)
 		}
 		res, err := http.DefaultClient.Do(req)
 		if err != nil {
-			return doc, fmt.Errorf("%q is no file, and nobody answers at %s: %w", what, at, err)
+			return doc, fmt.Errorf("%q is no file, and nobody answers at %s: %w; name the admin port with --at", what, at, plainURLError(err))
 		}
 		defer res.Body.Close()
 		if res.StatusCode != http.StatusOK {
-			return doc, fmt.Errorf("%s: %s; the record is not kept (any more): raise --record-ring, or look at %s/debug/decisions", url, res.Status, at)
+			return doc, fmt.Errorf("%s: %s; the record is not kept (any more): raise --record-ring, or look at %s/debug/decisions", address, res.Status, at)
 		}
 		in = res.Body
 	}
@@ -85,6 +90,15 @@ func readDocument(ctx context.Context, what, at string) (exchange.Document, erro
 		return doc, fmt.Errorf("reading the record %q: %w", what, err)
 	}
 	return doc, nil
+}
+
+// plainURLError leaves out of an error of net/http the method and the URL.
+func plainURLError(err error) error {
+	var of *url.Error
+	if errors.As(err, &of) {
+		return of.Err
+	}
+	return err
 }
 
 // explain replays a decision from its document and prints it. The error tells of numbers that came out differently.

@@ -50,6 +50,7 @@ func rootCommand(entries []plugins.Entry) *cobra.Command {
 			"the model servers by queue, KV cache and cached prefix, chooses and books one, and can tell why.",
 		SilenceUsage: true, SilenceErrors: true,
 	}
+	group(root)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
 	})
@@ -58,5 +59,41 @@ func rootCommand(entries []plugins.Entry) *cobra.Command {
 		explainCommand(entries), configCommand(entries),
 		simCommand(), demoCommand(), benchCommand(), versionCommand(), docsCommand(),
 	)
+	refuseWrongArguments(root)
 	return root
+}
+
+// group makes c a command of which only subcommands do something: alone it prints its help, and a name that none of them
+// has is a wrong use.
+func group(c *cobra.Command) {
+	c.DisableFlagsInUseLine, c.SuggestionsMinimumDistance = true, 2
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return c.Help()
+		}
+		if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+			return &usageError{fmt.Errorf("there is no command %q; did you mean %q?", c.CommandPath()+" "+args[0], near[0])}
+		}
+		return &usageError{fmt.Errorf("there is no command %q; see %s --help", c.CommandPath()+" "+args[0], c.CommandPath())}
+	}
+}
+
+// refuseWrongArguments makes a wrong number of arguments, anywhere below c, a wrong use that names the help.
+func refuseWrongArguments(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			err := check(c, args)
+			switch {
+			case err == nil:
+				return nil
+			case len(args) > 0 && check(c, nil) == nil:
+				err = fmt.Errorf("%q is one argument too many", args[len(args)-1])
+			}
+			return &usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
+		}
+	}
+	for _, sub := range c.Commands() {
+		refuseWrongArguments(sub)
+	}
 }

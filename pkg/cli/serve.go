@@ -39,8 +39,15 @@ func serveCommand(entries []plugins.Entry, mode string) *cobra.Command {
 	switch mode {
 	case "epp":
 		c.Short = "Serve as endpoint picker over Envoy's ext_proc"
+		c.Long = "Epp tells an Envoy which model server each request goes to. Envoy bootstraps are in manifests/envoy.\n" +
+			"It runs until SIGTERM or Ctrl-C, then drains; a second signal ends it at once."
+		c.Example = "  fairlead epp --config-file config.yaml --endpoints endpoints.yaml --secure-serving=false"
 	case "gateway":
 		c.Short = "Serve as proxy of its own, without Envoy"
+		c.Long = "Gateway forwards each request to the model server that it picks.\n" +
+			"It runs until SIGTERM or Ctrl-C, then drains; a second signal ends it at once."
+		c.Example = "  fairlead gateway --endpoint http://127.0.0.1:8100 --endpoint http://127.0.0.1:8101\n" +
+			"  fairlead gateway --listen 127.0.0.1:8080 --config-file config.yaml --endpoints endpoints.yaml"
 	}
 	f.register(c, mode)
 	c.RunE = func(c *cobra.Command, _ []string) error {
@@ -133,6 +140,7 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 	end, cancel := context.WithTimeout(context.Background(), f.drain)
 	defer cancel()
 	servers.drain(end, picker, scheduler, log)
+	log.Info("stopped")
 	return nil
 }
 
@@ -201,11 +209,15 @@ func discover(f *serveFlags, configured *config.FileDiscovery, clk *clock.Clock,
 	if path == "" && len(fromURLs) == 0 {
 		return &usageError{errors.New("no endpoints: give --endpoints FILE or --endpoint URL")}
 	}
+	loaded := false // the first reading that is refused is told by the caller: there is no last good membership yet
 	w := &discovery.Watcher{
 		File: path, Extra: fromURLs, Pools: pools, Clock: clk.Now, Sink: metrics,
 		Slow: func(err error) { log.Warn("changes of the endpoint file are seen by polling", "error", err) },
 		Loaded: func(l discovery.Loaded) {
 			for _, p := range l.Problems {
+				if !loaded {
+					return
+				}
 				log.Error("endpoint file refused; the last good membership stays", "problem", p.Error())
 			}
 			log.Info("endpoints", "members", l.Endpoints)
@@ -217,6 +229,7 @@ func discover(f *serveFlags, configured *config.FileDiscovery, clk *clock.Clock,
 		}
 		return errReported
 	}
+	loaded = true
 	if path != "" && watch {
 		start(func(ctx context.Context) { w.Run(ctx) })
 	}
@@ -331,12 +344,12 @@ func (s *servers) drain(end context.Context, picker *extproc.Server, scheduler *
 // announce prints what is served: the effective configuration, the ports, and what is seen of answers.
 func announce(w io.Writer, f *serveFlags, file *config.File, built *plugins.Built, s *servers) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "fairlead %s, configuration %s (digest %.12s):\n", version, file.Name, file.Digest())
+	fmt.Fprintf(&b, "fairlead %s, %s (digest %.12s):\n", version, file.Name, file.Digest())
 	for line := range strings.Lines(string(file.Effective())) {
 		b.WriteString("  " + line)
 	}
 	fmt.Fprintf(&b, "plugins: %s\n", strings.Join(built.Instances(), "; "))
-	fmt.Fprintf(&b, "of a request is read: %s; response mode: %s\n", readsName(built.Reads), responseModeName(f, built))
+	fmt.Fprintf(&b, "reads of a request: %s\nresponse mode: %s\n", readsName(built.Reads), responseModeName(f, built))
 	for _, l := range s.lines {
 		fmt.Fprintln(&b, l)
 	}
@@ -357,7 +370,7 @@ func responseModeName(f *serveFlags, built *plugins.Built) string {
 	case built.Wants&plugins.Usage != 0:
 		return "edges + usage"
 	}
-	return "edges (response headers, and the end by access log or stream); full or blind where a gateway's static configuration says so"
+	return "edges (response headers, and the end by access log or stream), unless a gateway's static modes make it full or blind"
 }
 
 func randomSeed() uint64 {

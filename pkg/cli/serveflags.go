@@ -57,7 +57,7 @@ func (f *serveFlags) register(c *cobra.Command, mode string) {
 	}
 	fs.IntVar(&f.grpcPort, "grpc-port", grpcPort, "port of ext_proc, access log and gRPC health; 0 for none")
 	fs.StringVar(&f.grpcBind, "grpc-bind", "", "address that --grpc-port binds; empty for all")
-	fs.IntVar(&f.healthPort, "grpc-health-port", 9003, "port of gRPC health alone; 0 for none")
+	fs.IntVar(&f.healthPort, "grpc-health-port", 9003, "port of gRPC health alone, beside --grpc-port; 0 for none")
 	fs.StringVar(&f.healthBind, "grpc-health-bind", "127.0.0.1", "address that --grpc-health-port binds; empty for all")
 	fs.IntVar(&f.metricsPort, "metrics-port", 9090, "admin port: /metrics, /healthz, /readyz, /debug; 0 for none")
 	fs.StringVar(&f.metricsBind, "metrics-bind", "127.0.0.1", "address that --metrics-port binds; empty for all")
