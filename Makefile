@@ -29,7 +29,7 @@ race: ## the same under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -short ./...
 
 check: lint generate test ## what a change must pass: lint, generated files up to date, tests
-	@git diff --exit-code -- docs/reference || { echo "docs/reference is stale: commit what 'make generate' made"; exit 1; }
+	@git diff --exit-code -- docs/reference && test -z "$$(git status --porcelain -- docs/reference)" || { echo "docs/reference is stale: commit what 'make generate' made"; exit 1; }
 
 lint: $(LINT) ## golangci-lint and gofmt
 	@test -z "$$(gofmt -l cmd pkg simulator benchmarks internal)" || { gofmt -l cmd pkg simulator benchmarks internal; echo "not gofmt'ed"; exit 1; }
@@ -44,15 +44,15 @@ bench: ## the Go benchmarks, with allocations
 budgets: build ## measure the budgets of docs/design and print name, figure, budget, verdict
 	@$(GO) run ./benchmarks/budgets -binary $(BIN)
 
-e2e: build ## a real Envoy, the OpenAI SDKs, kills and storms (installs Envoy and SDKs into $(CACHE))
+e2e: build ## a real Envoy, the OpenAI SDKs, kills and storms (installs Envoy and SDKs into ~/.cache/fairlead)
 	scripts/install-envoy.sh
 	scripts/install-sdks.sh
 	FAIRLEAD_BINARY=$(CURDIR)/$(BIN) $(GO) test -tags e2e -count=1 -v -timeout 15m ./internal/e2e/...
 
-fuzz: ## every fuzz target for $(FUZZ_TIME)
+fuzz: ## every fuzz target, each for FUZZ_TIME=20s
 	scripts/fuzz.sh $(FUZZ_TIME)
 
-tools: $(LINT) ## install the developer tools into $(CACHE)
+tools: $(LINT) ## install the developer tools into ~/.cache/fairlead
 
 $(LINT):
 	@mkdir -p $(dir $@)
