@@ -52,6 +52,21 @@ func (s *side) transcript() transcript {
 	return t
 }
 
+// outline tells in a line what came of the calls: each answer's status, with the reasons that were noted.
+func (t *transcript) outline() string {
+	var words []string
+	for _, a := range t.Answers {
+		status, _, _ := strings.Cut(a, "\n")
+		words = append(words, status)
+	}
+	for _, r := range t.Reasons {
+		if !strings.HasPrefix(r, "never_scraped") { // of each decision by load, since nobody scrapes here
+			words = append(words, r)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
 // describeRequest prints a request as an engine got it.
 func describeRequest(letter byte, r *http.Request, body []byte, broken error) string {
 	var b strings.Builder

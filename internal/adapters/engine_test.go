@@ -102,6 +102,8 @@ func (h *house) members(letters string) []pool.Endpoint {
 
 // serve reads a request, notes it, and lets the row answer. A row whose engine answers before it has the body reads by itself.
 func (h *house) serve(v *visit) {
+	v.side.visits.Add(1)
+	defer v.side.visits.Add(-1)
 	v.side.clock.step(50 * time.Millisecond)
 	v.side.arrived <- string(v.letter)
 	if v.r.Header.Get("Engine-Reads") == "" {
@@ -109,6 +111,7 @@ func (h *house) serve(v *visit) {
 		if v.note(body, err); err != nil {
 			return
 		}
+		v.side.taken <- string(v.letter)
 	}
 	h.answer(v)
 }

@@ -122,9 +122,9 @@ func (w *watcher) Respond(_ *plugins.Request, _ plugins.Parts, chunk []byte) {
 
 // The faulty plugins fail for requests whose header fault names their kind.
 type (
-	faultyDescriber struct{}
+	faultyDescriber struct{ mood plugins.RequestValue[int64] }
 	faultyFilter    struct{}
-	faultyScorer    struct{}
+	faultyScorer    struct{ mood plugins.RequestValue[int64] }
 	faultyPicker    struct{}
 	faultyHook      struct{}
 )
@@ -135,7 +135,6 @@ func fails(r *plugins.Request, kind string) {
 	}
 }
 
-func (*faultyDescriber) Describe(r *plugins.Request)                                { fails(r, "describer") }
 func (*faultyFilter) Filter(c *plugins.Cycle, _ plugins.Bits)                       { fails(c.Request, "filter") }
 func (*faultyHook) Commit(r *plugins.Request, _ []plugins.Leg, _ *plugins.Outgoing) { fails(r, "hook") }
 func (*faultyPicker) Pick(c *plugins.Cycle, totals []float64, want int, best []int) []int {
@@ -147,6 +146,26 @@ func (*faultyPicker) Pick(c *plugins.Cycle, totals []float64, want int, best []i
 		best = append(best, i)
 	}
 	return best
+}
+
+// mood is a fact that the describer makes and the scorer needs: a describer that nobody asks does not run.
+func mood() plugins.Fact[plugins.RequestValue[int64]] {
+	return plugins.Fact[plugins.RequestValue[int64]]{Name: "mood", Unit: "none", Source: "faulty-describer"}
+}
+
+func (d *faultyDescriber) Provision(b *plugins.Builder) error {
+	d.mood = plugins.Provides(b, mood())
+	return nil
+}
+
+func (d *faultyDescriber) Describe(r *plugins.Request) {
+	fails(r, "describer")
+	d.mood.Set(r, 3)
+}
+
+func (s *faultyScorer) Provision(b *plugins.Builder) error {
+	s.mood = plugins.Needs(b, mood())
+	return nil
 }
 
 func (*faultyScorer) Score(c *plugins.Cycle, out []float64) {

@@ -44,11 +44,11 @@ func bodyRows() []row {
 		{name: "a POST with a length of zero to an unknown path", play: calls(post("/v1/anything", ""))},
 		{name: "a chunked body without bytes to an unknown path", play: calls(post("/v1/anything", "").inChunks(1))},
 		{name: "a POST without a length", play: calls(get("POST", "/v1/anything", "Content-Type: application/json"))},
-		{name: "text on the path of chat completions", play: calls(post(chat, "say hello").as("text/plain"))},
-		{name: "JSON that is compressed", play: calls(post(chat, gzipped(hello), "Content-Encoding: gzip"))},
-		{name: "an upload of several parts", play: calls(post("/v1/audio/transcriptions", parts).as(`multipart/form-data; boundary="x"`))},
+		{name: "text on the path of chat completions", want: "200 body_unread: 1", play: calls(post(chat, "say hello").as("text/plain"))},
+		{name: "JSON that is compressed", want: "200 body_unread: 1", play: calls(post(chat, gzipped(hello), "Content-Encoding: gzip"))},
+		{name: "an upload of several parts", want: "200 body_unread: 1", play: calls(post("/v1/audio/transcriptions", parts).as(`multipart/form-data; boundary="x"`))},
 		{name: "JSON with a model on an unknown path", play: calls(post("/v2/novelty", `{"model":"m-base","payload":[1,2,3]}`))},
-		{name: "broken JSON on an unknown path", play: calls(post("/v2/novelty", `{"model":"m-base",,}`))},
+		{name: "broken JSON on an unknown path", want: "200 body_unread: 1", play: calls(post("/v2/novelty", `{"model":"m-base",,}`))},
 		{name: "JSON of another content type with +json", play: calls(post(chat, hello).as("application/vnd.api+json; charset=utf-8"))},
 		{name: "no content type at all", play: calls(call{"POST", chat, nil, []string{hello}, lengthy, nil})},
 		{name: "a completion of a string", play: calls(post("/v1/completions", `{"model":"m-base","prompt":"once upon","max_tokens":5,"n":2}`))},
@@ -57,13 +57,13 @@ func bodyRows() []row {
 		{name: "a response with instructions", play: calls(post("/v1/responses", `{"model":"m-base","instructions":"be kind","input":[{"role":"user","content":[{"type":"input_text","text":"hi"}]}],"max_output_tokens":9}`))},
 		{name: "a message of Anthropic's API", play: calls(post("/v1/messages", `{"model":"m-base","max_tokens":16,"system":[{"type":"text","text":"be brief"}],"messages":[{"role":"user","content":"hi"}]}`))},
 		{name: "embeddings of two texts", play: calls(post("/v1/embeddings", `{"model":"m-base","input":["a","b"]}`))},
-		{name: "a rerank, a score and a classification", play: calls(
+		{name: "a rerank, a score and a classification", want: "200 200 200", play: calls(
 			post("/v1/rerank", `{"model":"m-base","query":"q","documents":["a","b"]}`),
 			post("/score", `{"model":"m-base","text_1":"a","text_2":["b"]}`),
 			post("/classify", `{"model":"m-base","input":"a"}`))},
 		{name: "tokens in, tokens out", play: calls(post("/inference/v1/generate", `{"model":"m-base","token_ids":[1,2,3],"sampling_params":{"max_tokens":3}}`))},
-		{name: "a path below a known one", play: calls(post(chat+"/render", hello), post("/proxy/prefix"+chat+"/?a=%20b&c", hello))},
-		{name: "three turns of a conversation stay where their prefix is cached", big: true, play: func(s *side) {
+		{name: "a path below a known one", want: "200 200", play: calls(post(chat+"/render", hello), post("/proxy/prefix"+chat+"/?a=%20b&c", hello))},
+		{name: "three turns of a conversation stay where their prefix is cached", want: "200 200 200", big: true, play: func(s *side) {
 			turns := []string{prompt(2000)}
 			for _, more := range []string{"and then?", "why?"} {
 				last := turns[len(turns)-1]

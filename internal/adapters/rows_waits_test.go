@@ -56,22 +56,22 @@ func waitRows() []row {
 			s.plugins.letGo(plugins.AtHeaders)
 			r.answer()
 		}},
-		{name: "a request that waits too long for its place", play: tooLong(plugins.AtAdmit)},
-		{name: "a look-up that takes too long", play: tooLong(plugins.AtDescribe)},
-		{name: "a look-up at the headers that takes too long", play: tooLong(plugins.AtHeaders)},
-		{name: "a replica that drains while a request waits", play: func(s *side) {
+		{name: "a request that waits too long for its place", want: "429 queue_timeout: 1", play: tooLong(plugins.AtAdmit)},
+		{name: "a look-up that takes too long", want: "503 lookup_timeout: 1", play: tooLong(plugins.AtDescribe)},
+		{name: "a look-up at the headers that takes too long", want: "503 lookup_timeout: 1", play: tooLong(plugins.AtHeaders)},
+		{name: "a replica that drains while a request waits", want: "503 shutting_down: 1", play: func(s *side) {
 			r := s.open(post(chat, hello, "Gate-Admit: hold"), 1)
 			held := <-s.plugins.held
 			s.scheduler.Drain()
 			held.Wake()
 			r.answer()
 		}},
-		{name: "a client that leaves while it waits", play: func(s *side) {
+		{name: "a client that leaves while it waits", want: "client_aborted: 1", play: func(s *side) {
 			r := s.open(post(chat, hello, "Gate-Admit: hold"), 1)
 			<-s.plugins.held
 			r.leave()
 		}},
-		{name: "one that waits is overtaken", big: true, play: func(s *side) {
+		{name: "one that waits is overtaken", want: "200 200", big: true, play: func(s *side) {
 			r := s.open(post(chat, hello, "Gate-Admit: hold"), 1)
 			held := <-s.plugins.held
 			s.open(post(chat, prompt(300)), 1).answer()

@@ -51,6 +51,8 @@ type side struct {
 	began   int             // exchanges that clients began
 	gotByte chan struct{}   // closed when the client has the first bytes of the current answer
 	arrived chan string     // an engine's letter, when it has the headers of a request
+	taken   chan string     // likewise, when it has the whole request
+	visits  atomic.Int64    // requests that engines have not done with
 	idle    func() bool     // the adapter has nothing open
 	close   []func()        // in reverse order
 	pieces  int             // bytes of a read of a client's bytes; 0: as they come
@@ -87,7 +89,7 @@ func (s *side) done() {
 // newSide builds a scheduler for a row: its configuration, with the members that the row names.
 func newSide(t *testing.T, r *row, h *house, full bool) *side {
 	s := &side{
-		t: t, clock: &clock{}, noted: map[reason.ID]int{}, arrived: make(chan string, 64), plugins: newTestPlugins(),
+		t: t, clock: &clock{}, noted: map[reason.ID]int{}, arrived: make(chan string, 64), taken: make(chan string, 64), plugins: newTestPlugins(),
 		engines: h.addresses(), idle: func() bool { return true },
 	}
 	s.clock.step(time.Hour) // instants begin later than any age of a sample
@@ -187,7 +189,7 @@ func (s *side) settle() {
 		s.mu.Lock()
 		decided := s.decided
 		s.mu.Unlock()
-		return decided == s.began && s.scheduler.Quiet() && s.idle()
+		return decided == s.began && s.scheduler.Quiet() && s.idle() && s.visits.Load() == 0
 	})
 }
 

@@ -19,6 +19,9 @@ type row struct {
 	world     func(*side)             // what is so before it begins
 	answer    func(*visit)            // how engines answer; nil: plainAnswer
 	play      func(*side)
+	// want is what comes of it in a line, so that both ways are not alike in failing: the status of each answer, and the
+	// reasons noted, with their number. Empty: 200.
+	want string
 
 	// early: the decision falls as soon as the model was seen, so that the record tells how the bytes were cut: only gateways
 	// that cut them as the client did are compared.
@@ -36,6 +39,13 @@ func (r *row) members() string {
 		return "abc"
 	}
 	return r.endpoints
+}
+
+func (r *row) outline() string {
+	if r.want == "" {
+		return "200"
+	}
+	return r.want
 }
 
 // way is one way through which a row is played.
@@ -124,6 +134,9 @@ func TestBothAdaptersCarryTheSameExchange(t *testing.T) {
 			for _, full := range []bool{false, true} {
 				ways := r.ways(full)
 				want := r.playBy(t, h, ways[0])
+				if got := want.outline(); got != r.outline() {
+					t.Fatalf("by %s: %s; want %s", ways[0].name, got, r.outline())
+				}
 				for _, w := range ways[1:] {
 					if diff := cmp.Diff(want, r.playBy(t, h, w)); diff != "" {
 						t.Errorf("%s (-) and %s (+) differ:\n%s", ways[0].name, w.name, diff)

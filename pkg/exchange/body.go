@@ -15,6 +15,7 @@ type body struct {
 	strict  bool            // a body that is no JSON is refused, since this API reads nothing else
 	bytes   int64
 	done    bool // enough was read, or there is nothing to read
+	unread  bool // noted that nobody reads it
 }
 
 // start decides by API and content type whether the body is scanned.
@@ -81,7 +82,7 @@ func (x *Exchange) scanned(err error) *reason.Refusal {
 		}
 		return reason.Refuse(reason.MalformedJSON, "%s", err.Error())
 	}
-	x.note(reason.BodyUnread, "")
+	x.passesUnread()
 	x.body.release()
 	return nil
 }
@@ -95,11 +96,11 @@ func (x *Exchange) readEnough() bool {
 	switch {
 	case x.bodyEnd:
 		if b.scanner == nil && b.bytes > 0 {
-			x.note(reason.BodyUnread, "")
+			x.passesUnread()
 		}
 	case x.s.o.Built.Reads == plugins.ReadsHeaders:
 	case b.scanner == nil: // nothing of the rest would be read
-		x.note(reason.BodyUnread, "")
+		x.passesUnread()
 	case x.s.o.Built.Reads == plugins.ReadsModel && b.scanner.ModelSeen():
 	default:
 		return false
@@ -109,4 +110,12 @@ func (x *Exchange) readEnough() bool {
 	}
 	b.done = true
 	return true
+}
+
+// passesUnread notes, once, that nobody reads the body.
+func (x *Exchange) passesUnread() {
+	if !x.body.unread {
+		x.body.unread = true
+		x.note(reason.BodyUnread, "")
+	}
 }

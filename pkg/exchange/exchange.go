@@ -147,7 +147,7 @@ func (x *Exchange) Unseen(now pool.Instant) Action {
 		return Action{Do: Ignore}
 	}
 	x.r.Now, x.bodyEnd = now, true
-	x.note(reason.BodyUnread, "")
+	x.passesUnread()
 	return x.advance(now)
 }
 
@@ -290,7 +290,11 @@ func (x *Exchange) refuse(now pool.Instant, no *reason.Refusal) Action {
 	forwarded := x.step == stepForwarded // its decision was counted then
 	x.step, x.refusal, x.settled = stepRefused, no, true
 	x.over.Store(true)
-	x.note(no.ID, no.Detail)
+	if no.Noted {
+		x.reasons = append(x.reasons, no.ID.String())
+	} else {
+		x.note(no.ID, no.Detail)
+	}
 	row := no.ID.Row()
 	x.s.waiting.Delete(&x.r)
 	x.s.forget(x)

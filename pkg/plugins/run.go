@@ -13,7 +13,7 @@ func guard(sink reason.Sink, id reason.ID, name func() string, f func()) (no *re
 	defer func() {
 		if p := recover(); p != nil {
 			sink.Note(id, fmt.Sprintf("%s: %v", name(), p))
-			no = &reason.Refusal{ID: id, Detail: fmt.Sprintf("plugin %q failed", name())}
+			no = &reason.Refusal{ID: id, Detail: fmt.Sprintf("plugin %q failed", name()), Noted: true}
 		}
 	}()
 	f()

@@ -61,6 +61,8 @@ type Refusal struct {
 	Detail string
 	// RetryAfter is sent as Retry-After, rounded up to whole seconds; 0 sends none.
 	RetryAfter time.Duration
+	// Noted: the sink has heard of it, with more than Detail says.
+	Noted bool
 }
 
 // Refuse returns a Refusal with a formatted detail.
