@@ -80,6 +80,13 @@ func (s *side) Settled(poolName string, api openai.API, o plugins.Outcome) {
 	s.metered = append(s.metered, fmt.Sprintf("settled: pool %q, %s, %+v", poolName, api, o))
 }
 
+// At implements exchange.Alarm: a deadline that has passed by the time it is told is acted on at once.
+func (s *side) At(at pool.Instant) {
+	if at <= s.clock.Now() {
+		go s.scheduler.Tick(s.clock.Now())
+	}
+}
+
 func (s *side) done() {
 	for _, f := range slices.Backward(s.close) {
 		f()
@@ -112,7 +119,7 @@ func newSide(t *testing.T, r *row, h *house, full bool) *side {
 	for i, letters := range strings.Split(r.members(), "|") {
 		s.pools[i].Update(s.clock.Now(), h.members(letters))
 	}
-	o.Built, o.Pools, o.Sink, o.Meter, o.Seed = built, s.pools, s, s, 20260101
+	o.Built, o.Pools, o.Sink, o.Meter, o.Alarm, o.Seed = built, s.pools, s, s, s, 20260101
 	o.Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	o.ConfigText, o.ConfigDigest = string(file.Effective()), file.Digest()
 	o.Full = full

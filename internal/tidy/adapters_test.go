@@ -10,18 +10,22 @@ import (
 // adapters drive an exchange and carry bytes; what they decide would have to be decided twice.
 var adapters = []string{"pkg/gateway/extproc", "pkg/gateway/proxy"}
 
-// adapterMay are the rooms that an adapter may import and the names that it may use of them; no names: all.
+// adapterMay are the rooms that an adapter may import and the names that it may use of them; no names: all. What is not here
+// would be a decision: to refuse, to shape an error, to read a body, to know a path or a pool. Of reasons it may name those that
+// tell the exchange what became of a connection.
 var adapterMay = map[string][]string{
-	"pkg/exchange":      nil,
-	"pkg/openai":        nil,
-	"pkg/reason":        nil,
+	"pkg/exchange": {"Action", "Continue", "Hold", "Reply", "Forward", "Ignore", "Via", "Ending", "FromStream", "FromLog", "Exchange", "Scheduler",
+		"Waker", "ControlHeader", "HeaderDestination", "HeaderServed", "HeaderSubset"},
+	"pkg/openai":        {"Header", "Headers", "Reply", "Edit", "Splice", "Delta", "Usage", "Unknown"},
+	"pkg/reason":        {"ID", "Sink", "Discard", "Internal", "UpstreamUnreachable", "UpstreamBroken"},
 	"pkg/gateway/clock": nil,
 	"pkg/plugins":       {"Outgoing", "Parts", "FirstByte", "Usage", "Chunks", "Rewrite", "Unknown"},
 	"pkg/pool":          {"Instant"},
 }
 
-// adapterNever are fields and methods through which a decision would be made.
-var adapterNever = []string{"Snapshot", "Books", "Decide", "Pick", "Score", "Filter", "Produce", "NewCycle", "Candidates", "Samples", "Members", "Slots"}
+// adapterNever are fields and methods through which a decision would be made, or one that was made be judged again.
+var adapterNever = []string{"Snapshot", "Books", "Decide", "Pick", "Score", "Filter", "Produce", "NewCycle", "Candidates", "Samples", "Members", "Slots",
+	"Legs", "Target", "Refusal", "Summary", "Decision", "Tick"}
 
 func adaptersDecideNothing(f *file, c *complaints) {
 	if f.test || !slices.Contains(adapters, f.room) {

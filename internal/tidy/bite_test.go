@@ -78,6 +78,20 @@ var _ plugins.Outgoing
 var _ plugins.Cycle
 var _ pool.Instant
 func f(p *pool.Pool) { p.Decide(nil) }`, []string{"4: an adapter imports pkg/config", "10: an adapter uses plugins.Cycle; of pkg/plugins it may use Outgoing", "12: an adapter uses pool.Pool", "12: an adapter reaches for Decide"}},
+		{"adapters decide nothing", "pkg/gateway/proxy/a.go", doc + `import (
+	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/openai"
+	"github.com/fairlead/fairlead/pkg/reason"
+)
+func f(s *exchange.Scheduler, path string) *openai.Reply {
+	if openai.ClassifyPath("POST", path) == openai.Other {
+		return openai.ErrorReply(0, 404, "x", "y", 0, "")
+	}
+	_ = reason.Refuse(reason.NoEndpoint, "")
+	s.Tick(0)
+	return nil
+}`, []string{"9: an adapter uses openai.ClassifyPath; of pkg/openai it may use Header", "9: an adapter uses openai.Other", "10: an adapter uses openai.ErrorReply",
+			"12: an adapter uses reason.Refuse", "12: an adapter uses reason.NoEndpoint", "13: an adapter reaches for Tick"}},
 		{"adapters decide nothing", "pkg/gateway/admin/a.go", doc + `import _ "github.com/fairlead/fairlead/pkg/config"`, nil},
 
 		// Comments.

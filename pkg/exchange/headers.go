@@ -64,6 +64,9 @@ func (x *Exchange) readHeaders(h openai.Headers) *reason.Refusal {
 		}
 		r.Headers = append(r.Headers, f)
 	}
+	if r.Method == "CONNECT" {
+		return reason.Refuse(reason.UnsupportedMethod, "CONNECT: no tunnels are opened here")
+	}
 	r.API = openai.ClassifyPath(r.Method, r.Path)
 	if r.Headers.Get(HeaderRequestID) == "" {
 		x.out.Set = x.out.Set.Set(HeaderRequestID, requestID(x.ID))

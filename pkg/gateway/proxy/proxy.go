@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/pkg/exchange"
-	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/pkg/reason"
@@ -91,10 +90,6 @@ func (f *flight) Wake() {
 
 // ServeHTTP carries one request.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodConnect {
-		p.refuseConnect(w)
-		return
-	}
 	f := &flight{p: p, w: w, r: r, wake: make(chan struct{}, 1)}
 	f.x = p.o.Scheduler().Begin(p.o.Clock.Now(), f)
 	defer f.end()
@@ -171,10 +166,4 @@ func (f *flight) breakOff() {
 		reset(f.w) // to HTTP/1.0 the end of the connection is the end of the answer
 	}
 	panic(http.ErrAbortHandler)
-}
-
-func (p *Proxy) refuseConnect(w http.ResponseWriter) {
-	row := reason.UnsupportedMethod.Row()
-	p.o.Sink.Note(reason.UnsupportedMethod, http.MethodConnect)
-	reply(w, openai.ErrorReply(openai.Other, row.Status, row.Code, row.Means+": "+http.MethodConnect, 0, row.Dropped))
 }
