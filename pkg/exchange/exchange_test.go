@@ -553,3 +553,37 @@ func TestALogThatIsLostEndsWhatWaitsForIt(t *testing.T) {
 	running.End(w.now, exchange.Ending{})
 	w.wantOpen(0)
 }
+
+func TestABodyThatNobodyReadsPassesAndIsCounted(t *testing.T) {
+	w := newWorld(t, nil, nil)
+	x := w.begin()
+	x.Headers(w.now, post("/v1/chat/completions", openai.Header{Name: "content-encoding", Value: "gzip"}), proxied, false)
+	a := x.Body(w.now, []byte{0x1f, 0x8b, 8, 0}, true)
+	if a.Do != exchange.Forward {
+		t.Fatalf("got %v, want forward", a.Do)
+	}
+	w.wantNoted(reason.BodyUnread, 1)
+}
+
+// usageHook wants the token usage of answers.
+type usageHook struct{}
+
+func (usageHook) Wants() plugins.Parts                            { return plugins.Usage }
+func (usageHook) Respond(*plugins.Request, plugins.Parts, []byte) {}
+
+func TestUsageThatIsWantedAndMissingIsCounted(t *testing.T) {
+	w := newWorld(t, nil, nil, instance("usage", usageHook{}))
+	x, a := w.forwarded(proxied)
+	json := openai.Headers{{Name: ":status", Value: "200"}, {Name: "content-type", Value: "application/json"}}
+	x.Response(w.now, json, a.To[0], false)
+	x.Chunk(w.now, []byte(`{"id":"1","usage":{"prompt_tokens":7,"completion_tokens":3}}`), true)
+	w.wantNoted(reason.UsageMissing, 0)
+	doc, _ := w.s.Decision(x.ID)
+	if o := doc.Record.Outcome; o.Prompt != 7 || o.Out != 3 {
+		t.Errorf("the outcome says %d prompt and %d generated tokens, want 7 and 3", o.Prompt, o.Out)
+	}
+	x, a = w.forwarded(proxied)
+	x.Response(w.now, json, a.To[0], false)
+	x.Chunk(w.now, []byte(`{"id":"1"}`), true)
+	w.wantNoted(reason.UsageMissing, 1)
+}

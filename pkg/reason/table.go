@@ -41,9 +41,7 @@ const (
 	SubsetIgnored
 	ScoreNotFinite
 	ClientAborted
-	LateEnd
 	UnknownLogEntry
-	ReloadRefused
 	DiscoveryRefused
 	HookPanic
 	BodyUnread
@@ -141,15 +139,9 @@ var table = [...]Row{
 	ClientAborted: {Code: "client_aborted",
 		Means:  "the client went away before the answer was complete",
 		Remedy: "none needed, unless frequent: then check client timeouts"},
-	LateEnd: {Code: "late_end",
-		Means:  "a second end came for an exchange that had ended",
-		Remedy: "none needed: the first end counts"},
 	UnknownLogEntry: {Code: "unknown_log_entry",
 		Means:  "an access-log entry named a decision that is not open here",
 		Remedy: "none needed after a restart; else check that the gateway logs to the replica that decided"},
-	ReloadRefused: {Code: "reload_refused",
-		Means:  "a changed configuration was refused; the old one stays",
-		Remedy: "run fairlead config check on the file"},
 	DiscoveryRefused: {Code: "discovery_refused",
 		Means:  "a changed endpoint file was refused; the last good membership stays",
 		Remedy: "mend the file; the log gives line and column"},
