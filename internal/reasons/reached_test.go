@@ -1,0 +1,249 @@
+package reasons
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/openai"
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/pool/discovery"
+	"github.com/fairlead/fairlead/pkg/pool/telemetry"
+	"github.com/fairlead/fairlead/pkg/reason"
+)
+
+const hello = `{"model":"m","messages":[{"role":"user","content":"hello"}]}`
+
+// reached drives a world to the reason and returns it. What its sink then heard is looked at by the test.
+type reached func(t *testing.T) *heard
+
+// refused is a reason with which one request is refused.
+func refused(id reason.ID, text string, set func(*exchange.Options), method, path, body string, fields ...string) reached {
+	return func(t *testing.T) *heard {
+		w := newWorld(t, text, set)
+		_, a := w.send(seesHeaders, method, path, body, fields...)
+		w.refuses(id, a)
+		return w.heard
+	}
+}
+
+// late is a reason with which a request is refused that a stage held beyond its bound.
+func late(id reason.ID, do string) reached {
+	return func(t *testing.T) *heard {
+		w := newWorld(t, byChance, nil)
+		x, a := w.ask(seesHeaders, hello, "do", do)
+		if a.Do != exchange.Hold {
+			t.Fatalf("it does not hold: %v", a.Do)
+		}
+		w.now += pool.Instant(2 * time.Second)
+		w.s.Tick(w.now)
+		w.refuses(id, x.Resume(w.now))
+		return w.heard
+	}
+}
+
+// noted is a reason of a request that goes on; ending is what happens to it then.
+func noted(text string, via exchange.Via, body string, ending func(w *world, x *exchange.Exchange, a exchange.Action)) reached {
+	return func(t *testing.T) *heard {
+		w := newWorld(t, text, nil)
+		x, a := w.forwarded(w.ask(via, body))
+		if ending != nil {
+			ending(w, x, a)
+		}
+		return w.heard
+	}
+}
+
+func ok(more ...openai.Header) openai.Headers {
+	return append(openai.Headers{{Name: ":status", Value: "200"}}, more...)
+}
+
+// ways is how each reason is reached.
+func ways() map[reason.ID]reached {
+	const chat = "/v1/chat/completions"
+	return map[reason.ID]reached{
+		reason.MalformedJSON:     refused(reason.MalformedJSON, byChance, nil, "POST", chat, `{"model"}`),
+		reason.ModelRequired:     refused(reason.ModelRequired, twoPools, nil, "POST", chat, `{}`),
+		reason.BodyTooLarge:      refused(reason.BodyTooLarge, byChance, func(o *exchange.Options) { o.MaxBodyBytes = 10 }, "POST", chat, hello),
+		reason.ModelNotFound:     refused(reason.ModelNotFound, twoPools, nil, "POST", chat, `{"model":"other"}`),
+		reason.ForbiddenHeader:   refused(reason.ForbiddenHeader, byChance, nil, "POST", chat, hello, "do", "forbid"),
+		reason.UnsupportedMethod: refused(reason.UnsupportedMethod, byChance, nil, "CONNECT", "models:443", ""),
+		reason.AllFiltered:       refused(reason.AllFiltered, byChance+"- {type: label-selector-filter, parameters: {matchLabels: {gpu: none}}}\n", nil, "POST", chat, hello),
+		reason.QueueFull:         refused(reason.QueueFull, byChance, nil, "POST", chat, hello, "do", "fill"),
+		reason.QueueTimeout:      late(reason.QueueTimeout, "queue"),
+		reason.LookupTimeout:     late(reason.LookupTimeout, "look up"),
+		reason.PluginPanic:       refused(reason.PluginPanic, byChance, nil, "POST", chat, hello, "do", "panic"),
+		reason.NoEndpoint: func(t *testing.T) *heard {
+			w := newWorld(t, byChance, nil)
+			w.pools[0].Update(w.now, nil)
+			_, a := w.ask(seesHeaders, hello)
+			w.refuses(reason.NoEndpoint, a)
+			return w.heard
+		},
+		reason.ShuttingDown: func(t *testing.T) *heard {
+			w := newWorld(t, byChance, nil)
+			w.s.Drain()
+			_, a := w.ask(seesHeaders, hello)
+			w.refuses(reason.ShuttingDown, a)
+			return w.heard
+		},
+		reason.UpstreamUnreachable: func(t *testing.T) *heard {
+			w := newWorld(t, byChance, nil, dead(t), dead(t))
+			status, body := w.proxied()
+			w.answers(reason.UpstreamUnreachable, status, body)
+			return w.heard
+		},
+		reason.UpstreamBroken: func(t *testing.T) *heard {
+			w := newWorld(t, byChance, nil, engine(t, func(w http.ResponseWriter, _ *http.Request) {
+				if c, _, err := http.NewResponseController(w).Hijack(); err == nil {
+					_ = c.Close()
+				}
+			}))
+			status, body := w.proxied()
+			w.answers(reason.UpstreamBroken, status, body)
+			return w.heard
+		},
+		reason.Internal: refused(reason.Internal, with("test-lost-stage"), nil, "POST", chat, hello, "do", "get lost"),
+
+		reason.NeverScraped: noted(byQueue, seesHeaders, hello, nil),
+		reason.StaleSample: func(t *testing.T) *heard {
+			w := newWorld(t, byQueue, nil)
+			for _, e := range w.pools[0].Snapshot().Slots {
+				w.pools[0].Observe(w.now, e.Ref, pool.Sample{At: w.now, Waiting: 1, Running: 1, KVUsage: 0.1, Blocks: 100, BlockTokens: 16})
+			}
+			w.now += pool.Instant(time.Minute)
+			w.forwarded(w.ask(seesHeaders, hello))
+			return w.heard
+		},
+		reason.ScrapeFailed:   scraped("", reason.ScrapeFailed),
+		reason.ScrapeRejected: scraped("vllm:num_requests_waiting 1\nvllm:kv_cache_usage_perc 17\n", reason.ScrapeRejected),
+		reason.FallbackServed: func(t *testing.T) *heard {
+			w := newWorld(t, head+"- type: test-in-order\n", nil, dead(t), engine(t, func(http.ResponseWriter, *http.Request) {}))
+			if status, body := w.proxied(); status != 200 {
+				t.Errorf("%d %s", status, body)
+			}
+			return w.heard
+		},
+		reason.PickNotServed: noted(byChance, seesHeaders, hello, func(w *world, x *exchange.Exchange, _ exchange.Action) {
+			x.Response(w.now, ok(), netip.MustParseAddrPort("192.0.2.77:8000"), true)
+		}),
+		reason.ServedUnknown: noted(byChance, seesHeaders, hello, func(w *world, x *exchange.Exchange, _ exchange.Action) {
+			x.Response(w.now, ok(), netip.AddrPort{}, true)
+		}),
+		reason.UsageMissing: noted(with("test-usage-hook"), seesAll, hello, func(w *world, x *exchange.Exchange, a exchange.Action) {
+			x.Response(w.now, ok(openai.Header{Name: "content-type", Value: "application/json"}), a.To[0], false)
+			x.Chunk(w.now, []byte(`{"choices":[]}`), true)
+		}),
+		reason.BookingExpired: noted(byChance, seesHeaders, hello, func(w *world, _ *exchange.Exchange, _ exchange.Action) {
+			w.now += pool.Instant(exchange.Defaults().BookingDeadline) + 1
+			w.s.Tick(w.now)
+			if n := w.pools[0].Open(); n != 0 {
+				w.t.Errorf("%d bookings are open", n)
+			}
+		}),
+		reason.ModeBlind: noted(byChance, exchange.Via{Adapter: "test"}, hello, func(w *world, x *exchange.Exchange, _ exchange.Action) {
+			x.End(w.now, exchange.Ending{From: exchange.FromStream})
+		}),
+		reason.SecondEndOfStream: noted(byChance, seesHeaders, hello, func(w *world, x *exchange.Exchange, _ exchange.Action) {
+			x.Body(w.now, nil, true)
+		}),
+		reason.SubsetIgnored:  noted(byChance, exchange.Via{Adapter: "test", Subset: []string{"the big one, 192.0.2.1"}, HasSubset: true}, hello, nil),
+		reason.ScoreNotFinite: noted(with("test-bad-scorer"), seesHeaders, hello, nil),
+		reason.ClientAborted: func(t *testing.T) *heard {
+			w := newWorld(t, byChance, nil)
+			x, _ := w.ask(seesHeaders, hello, "do", "queue")
+			x.End(w.now, exchange.Ending{From: exchange.FromStream})
+			return w.heard
+		},
+		reason.UnknownLogEntry: func(t *testing.T) *heard {
+			w := newWorld(t, byChance, nil)
+			w.s.Ended(w.now, "5ad00c0ffee", exchange.Ending{Clean: true})
+			return w.heard
+		},
+		reason.DiscoveryRefused: func(t *testing.T) *heard {
+			w := newWorld(t, byChance, nil)
+			file := filepath.Join(t.TempDir(), "endpoints.yaml")
+			if err := os.WriteFile(file, []byte("endpoints:\n- {name: a, address: nowhere, port: 80}\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			watcher := discovery.Watcher{File: file, Pools: w.pools, Clock: func() pool.Instant { return w.now }, Sink: w}
+			if problems := watcher.Load(); len(problems) == 0 || len(w.pools[0].Snapshot().Members) != 2 {
+				t.Errorf("problems %v, members %v", problems, w.pools[0].Snapshot().Members)
+			}
+			return w.heard
+		},
+		reason.HookPanic: noted(with("test-bad-hook"), seesHeaders, hello, nil),
+		reason.BodyUnread: func(t *testing.T) *heard {
+			w := newWorld(t, byChance, nil)
+			w.forwarded(w.ask(seesHeaders, "say hello", "content-type", "text/plain"))
+			return w.heard
+		},
+	}
+}
+
+// scraped asks an engine for its page, which is this one, or an error where it is empty.
+func scraped(page string, want reason.ID) reached {
+	return func(t *testing.T) *heard {
+		w := newWorld(t, byQueue, nil, engine(t, func(w http.ResponseWriter, _ *http.Request) {
+			if page == "" {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+			_, _ = w.Write([]byte(page))
+		}))
+		p, err := telemetry.New(telemetry.Options{Pools: w.pools, Sink: w, Clock: func() pool.Instant { return w.now }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			p.Run(ctx)
+		}()
+		w.wait(t, want)
+		cancel()
+		<-done
+		return w.heard
+	}
+}
+
+// TestEveryReasonIsReached drives each.
+func TestEveryReasonIsReached(t *testing.T) {
+	all := ways()
+	for _, id := range reason.All() {
+		t.Run(id.String(), func(t *testing.T) {
+			way := all[id]
+			if way == nil {
+				t.Fatal("nobody knows how it is reached: drive it here, or take it out of the table")
+			}
+			if way(t).times(id) == 0 {
+				t.Error("it was not heard of")
+			}
+		})
+	}
+	if len(all) != len(reason.All()) {
+		t.Errorf("%d ways for %d reasons", len(all), len(reason.All()))
+	}
+}
+
+// TestRowsAreWhole: each row can be found by its code, and says what a reader needs.
+func TestRowsAreWhole(t *testing.T) {
+	for _, id := range reason.All() {
+		row := id.Row()
+		if parsed, known := reason.Parse(row.Code); !known || parsed != id {
+			t.Errorf("%s: its code leads to %v", row.Code, parsed)
+		}
+		if row.Means == "" || row.Remedy == "" || strings.ToLower(row.Code) != row.Code {
+			t.Errorf("%+v is not whole", row)
+		}
+		if row.Status != 0 && (row.Status < 400 || row.Status > 599) || row.Dropped != "" && row.Status == 0 {
+			t.Errorf("%s: status %d, dropped reason %q", row.Code, row.Status, row.Dropped)
+		}
+	}
+}
