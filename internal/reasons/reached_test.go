@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -229,21 +228,5 @@ func TestEveryReasonIsReached(t *testing.T) {
 	}
 	if len(all) != len(reason.All()) {
 		t.Errorf("%d ways for %d reasons", len(all), len(reason.All()))
-	}
-}
-
-// TestRowsAreWhole: each row can be found by its code, and says what a reader needs.
-func TestRowsAreWhole(t *testing.T) {
-	for _, id := range reason.All() {
-		row := id.Row()
-		if parsed, known := reason.Parse(row.Code); !known || parsed != id {
-			t.Errorf("%s: its code leads to %v", row.Code, parsed)
-		}
-		if row.Means == "" || row.Remedy == "" || strings.ToLower(row.Code) != row.Code {
-			t.Errorf("%+v is not whole", row)
-		}
-		if row.Status != 0 && (row.Status < 400 || row.Status > 599) || row.Dropped != "" && row.Status == 0 {
-			t.Errorf("%s: status %d, dropped reason %q", row.Code, row.Status, row.Dropped)
-		}
 	}
 }

@@ -16,13 +16,16 @@ import (
 var byStages = map[string]bool{"ForbiddenHeader": true, "QueueFull": true, "QueueTimeout": true, "LookupTimeout": true}
 
 // TestEachReasonIsProducedAndReached holds that code other than tests names each reason of the table, and that a test
-// names it, as reason.Name or by its code.
+// names it, as reason.Name or by its code. That each occurs when it is driven to is shown in internal/reasons.
 func TestEachReasonIsProducedAndReached(t *testing.T) {
 	names := tableNames(t)
 	produced, reached := map[string]bool{}, map[string]bool{}
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.Contains(path, "pkg/reason/") {
 			return err
+		}
+		if strings.HasSuffix(path, "pkg/gateway/admin/reasons.go") { // says how loud a reason is, not that it occurs
+			return nil
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 		if err != nil {
