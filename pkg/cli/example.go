@@ -42,7 +42,7 @@ schedulingProfiles:
 // the queue is short.
 func explainExample(w io.Writer, entries []plugins.Entry, name string) error {
 	if name != exampleNames()[0] {
-		return fmt.Errorf("no example is named %q; there is: %s", name, strings.Join(exampleNames(), ", "))
+		return &usageError{fmt.Errorf("no example is named %q; there is: %s", name, strings.Join(exampleNames(), ", "))}
 	}
 	file, problems := config.Load([]byte(cacheVsQueue), name, entries)
 	if file == nil {

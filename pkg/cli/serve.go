@@ -51,7 +51,7 @@ func serveCommand(entries []plugins.Entry, mode string) *cobra.Command {
 	}
 	f.register(c, mode)
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		if err := f.check(); err != nil {
+		if err := f.check(c.Flags().Changed); err != nil {
 			return &usageError{err}
 		}
 		log, err := f.logger()

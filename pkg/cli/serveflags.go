@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -78,13 +79,19 @@ func (f *serveFlags) register(c *cobra.Command, mode string) {
 	fs.Uint64Var(&f.seed, "seed", 0, "seed of decisions, for reproducible runs; 0 draws one")
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&f.logFormat, "log-format", "text", "text or json")
-	c.MarkFlagsMutuallyExclusive("config-file", "config-text")
-	c.MarkFlagsMutuallyExclusive("config", "config-text")
-	c.MarkFlagsMutuallyExclusive("config-file", "config")
 }
 
-// check refuses what no flag's own parsing can see.
-func (f *serveFlags) check() error {
+// check refuses what no flag's own parsing can see. given reports whether a flag stands on the command line.
+func (f *serveFlags) check(given func(flag string) bool) error {
+	var configurations []string
+	for _, flag := range []string{"config-file", "config", "config-text"} {
+		if given(flag) {
+			configurations = append(configurations, "--"+flag)
+		}
+	}
+	if len(configurations) > 1 {
+		return fmt.Errorf("%s are given; there is one configuration: give one of them", strings.Join(configurations, " and "))
+	}
 	for _, p := range []struct {
 		flag string
 		port int
@@ -98,6 +105,10 @@ func (f *serveFlags) check() error {
 		return fmt.Errorf("nothing to serve: give --grpc-port for ext_proc or --listen for the embedded proxy")
 	case f.responseMode != "auto" && f.responseMode != "full":
 		return fmt.Errorf("--response-mode is %q; auto or full", f.responseMode)
+	case f.exchange.MaxBodyBytes < 1:
+		return fmt.Errorf("--max-body-bytes is %d; at least 1", f.exchange.MaxBodyBytes)
+	case f.exchange.Fallbacks < 1:
+		return fmt.Errorf("--fallbacks is %d; at least 1, which is the primary alone", f.exchange.Fallbacks)
 	case f.exchange.RecordEvery < 0:
 		return fmt.Errorf("--record-every is %d; 0 or more", f.exchange.RecordEvery)
 	case f.exchange.RecordRing < 0 || f.exchange.RecordRing > recordRingMax:
