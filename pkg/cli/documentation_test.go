@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/pkg/catalog"
+	"github.com/fairlead/fairlead/pkg/config"
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/pool/discovery"
+	"github.com/fairlead/fairlead/pkg/reason"
+)
+
+// page is one file of the documentation.
+type page struct {
+	name   string
+	blocks []block
+}
+
+// block is a fenced block: ```language, then text.
+type block struct{ language, text string }
+
+// documentation returns README.md, the other pages at the top, and everything below docs.
+func documentation(t *testing.T) (pages []page) {
+	root := filepath.Join("..", "..")
+	read := func(name string) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := page{name: name}
+		for i, part := range strings.Split("\n"+string(text), "\n```") {
+			if language, text, ok := strings.Cut(part, "\n"); ok && i%2 == 1 {
+				p.blocks = append(p.blocks, block{language, text + "\n"})
+			}
+		}
+		pages = append(pages, p)
+	}
+	for _, name := range []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"} {
+		if _, err := os.Stat(filepath.Join(root, name)); err == nil {
+			read(filepath.Join(root, name))
+		}
+	}
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(name string, d fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(name) == ".md" {
+			read(name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages
+}
+
+// TestYAMLOfTheDocumentationLoads: every block is a configuration or an endpoint file, and is accepted as it stands; on one
+// page the endpoint files fit the pools of the configuration before them.
+func TestYAMLOfTheDocumentationLoads(t *testing.T) {
+	configurations, endpoints := 0, 0
+	for _, p := range documentation(t) {
+		pools := []*pool.Pool{pool.New("default", reason.Discard{})}
+		for _, b := range p.blocks {
+			switch {
+			case b.language != "yaml":
+			case strings.Contains("\n"+b.text, "\nkind: "+config.Kind+"\n"):
+				configurations++
+				file, problems := config.Load([]byte(b.text), p.name, catalog.Builtin())
+				if file == nil || len(problems) > 0 {
+					t.Errorf("%v in\n%s", problems, b.text)
+					continue
+				}
+				built, problems := file.Build()
+				if built == nil {
+					t.Errorf("%v in\n%s", problems, b.text)
+					continue
+				}
+				pools = pools[:0]
+				for _, plan := range built.Plans {
+					pools = append(pools, pool.New(plan.Pool.Name, reason.Discard{}))
+				}
+			case strings.HasPrefix(b.text, "endpoints:"):
+				endpoints++
+				entries, problems := discovery.Parse([]byte(b.text), p.name)
+				if len(problems) == 0 {
+					problems = discovery.Apply(1, entries, pools)
+				}
+				if len(problems) > 0 || len(entries) == 0 {
+					t.Errorf("%v in\n%s", problems, b.text)
+				}
+			default:
+				t.Errorf("%s: neither a configuration nor an endpoint file:\n%s", p.name, b.text)
+			}
+		}
+	}
+	if configurations < 2 || endpoints < 2 {
+		t.Errorf("%d configurations and %d endpoint files found; README.md and docs/pools.md show one of each", configurations, endpoints)
+	}
+}
+
+// TestCommandsOfTheDocumentationAreTaken: what a shell block calls of us exists, with these flags and values.
+func TestCommandsOfTheDocumentationAreTaken(t *testing.T) {
+	found := 0
+	for _, p := range documentation(t) {
+		for _, b := range p.blocks {
+			if b.language != "sh" {
+				continue
+			}
+			for line := range strings.Lines(strings.ReplaceAll(b.text, "\\\n", " ")) {
+				line, _, _ = strings.Cut(line, " #")
+				words := strings.Fields(line)
+				if len(words) == 0 || words[0] != "bin/fairlead" && words[0] != "fairlead" {
+					continue
+				}
+				found++
+				var args []string
+				for _, w := range words[1:] {
+					if w == "&" || w == "|" || strings.HasPrefix(w, ">") {
+						break
+					}
+					args = append(args, strings.Trim(w, `'"`))
+				}
+				c, rest, err := rootCommand(catalog.Builtin()).Find(args)
+				if err == nil {
+					err = c.ParseFlags(rest)
+				}
+				if err == nil {
+					err = c.ValidateArgs(c.Flags().Args())
+				}
+				if err != nil || !c.Runnable() {
+					t.Errorf("%s: %q: %v", p.name, strings.TrimSpace(line), err)
+				}
+			}
+		}
+	}
+	if found < 4 {
+		t.Errorf("only %d commands found", found)
+	}
+}
