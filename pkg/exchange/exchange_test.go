@@ -587,3 +587,19 @@ func TestUsageThatIsWantedAndMissingIsCounted(t *testing.T) {
 	x.Chunk(w.now, []byte(`{"id":"1"}`), true)
 	w.wantNoted(reason.UsageMissing, 1)
 }
+
+func TestSubsetHintNamesIPv6EndpointsInEveryForm(t *testing.T) {
+	v6 := netip.MustParseAddrPort("[2001:db8::1]:8000")
+	for _, entry := range []string{"[2001:db8::1]:8000", "[2001:db8::1]", "2001:db8::1", "192.0.2.99:1,[2001:db8:0::1]:8000"} {
+		w := newWorld(t, nil, nil)
+		w.pools[0].Update(w.now, []pool.Endpoint{{Namespace: "ns", Name: "a", Addr: address(0, 0)}, {Namespace: "ns", Name: "six", Addr: v6}})
+		for range 8 {
+			via := static
+			via.Subset, via.HasSubset = []string{entry}, true
+			if _, a := w.forwarded(via); a.To[0] != v6 {
+				t.Fatalf("%q: chose %v, want %v", entry, a.To[0], v6)
+			}
+		}
+		w.wantNoted(reason.SubsetIgnored, 0)
+	}
+}
