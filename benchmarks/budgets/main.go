@@ -42,7 +42,10 @@ func main() {
 		c := extproc.NewComparison([]string{*binary, "bench", "extproc"}, []string{*binary, "epp"})
 		c.Progress = os.Stderr
 		var decisions []extproc.Line
-		if decisions, err = decisionLines(ctx, c); err == nil {
+		for _, answers := range []extproc.Mode{extproc.Headers, extproc.Edges, extproc.Full} {
+			if decisions, err = decisionLines(ctx, answering(c, answers)); err != nil {
+				break
+			}
 			lines = append(lines, decisions...)
 		}
 	}
@@ -51,6 +54,20 @@ func main() {
 		os.Exit(1)
 	}
 	os.Exit(print(lines, *asJSON))
+}
+
+// answering is the comparison with what a mode shows of answers: decisions at every size by their headers, and answers of
+// 1,000 chunks at one size, of which edges sees nothing and full sees all.
+func answering(c extproc.Comparison, mode extproc.Mode) extproc.Comparison {
+	c.Load.Mode = mode
+	if mode == extproc.Headers {
+		return c
+	}
+	c.Sizes, c.Rounds = []int{8_000}, 2
+	if mode == extproc.Full {
+		c.Load.Chunks = 1_000
+	}
+	return c
 }
 
 // decisionLines compares whole decisions with the floor. A ratio that is over is measured once more before it counts: on a
