@@ -2,23 +2,33 @@ package pool
 
 import "time"
 
-// Sample is one reading of an engine. -1 is unknown: absent from the page, or rejected. Adapters must not be modified
-// after Observe.
+// Sample is one reading of an engine. -1 is unknown: absent from the page, or rejected. Lists must not be modified after
+// Observe.
 type Sample struct {
-	At                  Instant  // when the engine was asked; 0: never
-	Waiting, Running    int32    // requests, over all ranks behind the page
-	Blocks, BlockTokens int32    // size of the KV cache, over all ranks, and tokens per block
-	KVUsage             float64  // 0..1, the fullest rank's
-	Adapters            []string // LoRA adapters with running or waiting requests, sorted; nil is unknown
+	At                  Instant // when the engine was asked; 0: never
+	Waiting, Running    int32   // requests, over all ranks behind the page
+	Blocks, BlockTokens int32   // size of the KV cache, over all ranks, and tokens per block
+	KVUsage             float64 // 0..1, the fullest rank's
+
+	Adapters        []string    // LoRA adapters with running requests, sorted; nil is unknown
+	AdaptersWaiting []string    // LoRA adapters with waiting requests, sorted; nil is unknown. One may stand in both
+	AdaptersMax     int32       // how many different ones may run at a time
+	Custom          []Attribute // what the configuration has read besides, sorted by name, each once
 
 	// By these two a restart is noticed, the second where the first is unknown.
 	ProcessStart float64 // seconds since the Unix epoch as the engine says; ≤ 0 is unknown. Another value is another process
 	PromptTokens float64 // prompt tokens that the process has ever taken in; < 0 is unknown. Less than before is another process
 }
 
+// Attribute is a number that is known of an endpoint under a name that its operator chose.
+type Attribute struct {
+	Name  string
+	Value float64 // finite
+}
+
 // NoSample is the Sample of an endpoint that was never asked: everything is unknown.
 func NoSample() Sample {
-	return Sample{Waiting: -1, Running: -1, Blocks: -1, BlockTokens: -1, KVUsage: -1, ProcessStart: -1, PromptTokens: -1}
+	return Sample{Waiting: -1, Running: -1, Blocks: -1, BlockTokens: -1, KVUsage: -1, AdaptersMax: -1, ProcessStart: -1, PromptTokens: -1}
 }
 
 // State says how far a sample can be trusted.

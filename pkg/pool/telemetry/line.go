@@ -15,14 +15,17 @@ import (
 // backslash, a quote and a line feed; a raw line feed cannot occur, so that a page can be cut at them.
 // https://prometheus.io/docs/instrumenting/exposition_formats/
 
+// wantedLabels is how many labels of a line are read at most.
+const wantedLabels = 3
+
 // labelSet is what is read of a line's labels.
 type labelSet struct {
-	identity uint64    // of names and values, in whatever order; 0 without labels
-	wanted   [2][]byte // raw values of the labels asked for; nil where absent
+	identity uint64               // of names and values, in whatever order; 0 without labels
+	wanted   [wantedLabels][]byte // raw values of the labels asked for; nil where absent
 }
 
 // labels reads the labels at the start of rest, if there are any, and returns what follows them.
-func labels(rest []byte, want *[2]string) (set labelSet, after []byte, ok bool) {
+func labels(rest []byte, want *[wantedLabels]string) (set labelSet, after []byte, ok bool) {
 	rest = skipBlanks(rest)
 	if len(rest) == 0 || rest[0] != '{' {
 		return set, rest, true

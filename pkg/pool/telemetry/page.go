@@ -13,8 +13,7 @@ import (
 
 // Reading is what one page says.
 type Reading struct {
-	// Sample has no At. What the page does not have, or has with a value that was rejected, is unknown. Adapters is nil
-	// when unknown.
+	// Sample has no At and no Custom. What the page does not have, or has with a value that was rejected, is unknown.
 	Sample pool.Sample
 
 	// Series counts the lines of the series that we read. 0: this is no page of a vLLM.
@@ -40,10 +39,15 @@ type Scanner struct {
 
 	lora     point
 	hasLora  bool
-	running  []byte // raw label values of the latest line of lora_requests_info, parts of the page
-	waiting  []byte
-	lastRaw  []byte // of the page before: running, line feed, waiting
-	lastList []string
+	lists    [2]adapterList // of those that run and wait
+	maxLoras []byte         // raw label value of the latest line of lora_requests_info, part of the page
+}
+
+// adapterList is one list of adapters in lora_requests_info.
+type adapterList struct {
+	raw     []byte // label value of the latest line, part of the page
+	lastRaw []byte // of the page before
+	last    []string
 }
 
 // point is the value of one label set.
@@ -96,7 +100,7 @@ func (s *Scanner) begin() {
 	}
 	s.over = [allSeries]bool{}
 	s.count, s.rejected, s.hasLora = 0, s.rejected[:0], false
-	s.running, s.waiting = nil, nil
+	s.lists[0].raw, s.lists[1].raw, s.maxLoras = nil, nil, nil
 }
 
 // line reads a line if it is of a series that we want.
@@ -135,7 +139,7 @@ func (s *Scanner) line(line []byte) {
 }
 
 func (s *Scanner) gauge(of series, rest []byte) {
-	set, rest, ok := labels(rest, &[2]string{})
+	set, rest, ok := labels(rest, &[wantedLabels]string{})
 	p := point{identity: set.identity, fault: unreadable, text: rest}
 	if ok {
 		p.value, p.text, p.at, p.timed, ok = value(rest)
@@ -148,7 +152,7 @@ func (s *Scanner) gauge(of series, rest []byte) {
 
 // config reads the size of the cache, which stands in labels. vLLM writes None for what it does not know yet.
 func (s *Scanner) config(rest []byte) {
-	set, _, ok := labels(rest, &[2]string{"num_gpu_blocks", "block_size"})
+	set, _, ok := labels(rest, &[wantedLabels]string{"num_gpu_blocks", "block_size"})
 	if !ok {
 		s.put(blocks, point{fault: unreadable, text: rest})
 		return
@@ -169,7 +173,7 @@ func (s *Scanner) config(rest []byte) {
 // adapters reads which adapters have requests, which stands in labels; the value is the time of the change, and every
 // combination that ever was stays on the page, so that the latest counts.
 func (s *Scanner) adapters(rest []byte) {
-	set, rest, ok := labels(rest, &[2]string{"running_lora_adapters", "waiting_lora_adapters"})
+	set, rest, ok := labels(rest, &[wantedLabels]string{"running_lora_adapters", "waiting_lora_adapters", "max_lora"})
 	p := point{fault: unreadable, text: rest}
 	if ok {
 		p.value, p.text, _, _, ok = value(rest)
@@ -183,7 +187,7 @@ func (s *Scanner) adapters(rest []byte) {
 	}
 	if !s.hasLora || p.value >= s.lora.value {
 		s.hasLora, s.lora = true, p
-		s.running, s.waiting = set.wanted[0], set.wanted[1]
+		s.lists[0].raw, s.lists[1].raw, s.maxLoras = set.wanted[0], set.wanted[1], set.wanted[2]
 	}
 }
 
@@ -267,7 +271,8 @@ func (s *Scanner) end() Reading {
 		r.Sample.PromptTokens = v
 	}
 	if s.hasLora {
-		r.Sample.Adapters = s.list()
+		r.Sample.Adapters, r.Sample.AdaptersWaiting = s.list(&s.lists[0]), s.list(&s.lists[1])
+		r.Sample.AdaptersMax = s.mostAdapters()
 	}
 	r.Rejected = s.rejected
 	return r
@@ -285,31 +290,45 @@ func (s *Scanner) sum(of series) int32 {
 	return int32(v)
 }
 
-// list returns the adapters of the latest line, sorted and each once. The list of the page before is returned again if
-// the labels are the same.
-func (s *Scanner) list() []string {
-	n := len(s.running)
-	if s.lastList != nil && len(s.lastRaw) == n+1+len(s.waiting) &&
-		bytes.Equal(s.lastRaw[:n], s.running) && bytes.Equal(s.lastRaw[n+1:], s.waiting) {
-		return s.lastList
+// mostAdapters reads how many different adapters may run at a time; -1 if the line does not say.
+func (s *Scanner) mostAdapters() int32 {
+	if s.maxLoras == nil {
+		return -1
 	}
-	s.lastRaw = append(append(append(s.lastRaw[:0], s.running...), '\n'), s.waiting...)
+	v, ok := number(s.maxLoras)
+	why := unreadable
+	if ok {
+		if why = judge(adapters, v); why == sound {
+			why = whole(v, maxAdapters)
+		}
+	}
+	if why != sound {
+		s.reject(adapters, why, s.maxLoras)
+		return -1
+	}
+	return int32(v)
+}
+
+// list returns the adapters of one label of the latest line, sorted and each once. The list of the page before is returned
+// again if the label is the same.
+func (s *Scanner) list(l *adapterList) []string {
+	if l.last != nil && bytes.Equal(l.lastRaw, l.raw) {
+		return l.last
+	}
+	l.lastRaw = append(l.lastRaw[:0], l.raw...)
 	names := []string{}
-	for _, raw := range [2][]byte{s.running, s.waiting} {
-		for name := range strings.SplitSeq(string(unquoted(nil, raw)), ",") {
-			if name = strings.TrimSpace(name); name != "" {
-				names = append(names, name)
-			}
+	for name := range strings.SplitSeq(string(unquoted(nil, l.raw)), ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
 	if len(names) > maxAdapters {
 		s.reject(adapters, tooMany, nil)
-		s.lastRaw = s.lastRaw[:0]
-		s.lastList = nil
+		l.last = nil
 		return nil
 	}
-	s.lastList = slices.Clip(names)
-	return s.lastList
+	l.last = slices.Clip(names)
+	return l.last
 }

@@ -105,19 +105,24 @@ func slowly(page []byte) (pool.Sample, bool) {
 			continue
 		}
 		latest = v
-		s.Adapters = []string{}
+		s.Adapters, s.AdaptersWaiting, s.AdaptersMax = []string{}, []string{}, -1
 		for _, l := range m.Label {
-			if n := l.GetName(); n == "running_lora_adapters" || n == "waiting_lora_adapters" {
-				for name := range strings.SplitSeq(l.GetValue(), ",") {
-					if name = strings.TrimSpace(name); name != "" && !slices.Contains(s.Adapters, name) {
-						s.Adapters = append(s.Adapters, name)
-					}
+			list := map[string]*[]string{"running_lora_adapters": &s.Adapters, "waiting_lora_adapters": &s.AdaptersWaiting}[l.GetName()]
+			if list == nil {
+				continue
+			}
+			for name := range strings.SplitSeq(l.GetValue(), ",") {
+				if name = strings.TrimSpace(name); name != "" && !slices.Contains(*list, name) {
+					*list = append(*list, name)
 				}
 			}
+			slices.Sort(*list)
+			if len(*list) > maxAdapters {
+				return pool.Sample{}, false
+			}
 		}
-		slices.Sort(s.Adapters)
-		if len(s.Adapters) > maxAdapters {
-			return pool.Sample{}, false
+		if most := labelNumber("max_lora")(m); most != nil && *most >= 0 && *most <= maxAdapters && *most == math.Trunc(*most) {
+			s.AdaptersMax = int32(*most)
 		}
 	}
 	return s, true
@@ -224,11 +229,14 @@ func FuzzPage(f *testing.F) {
 		if g.Waiting != want.Waiting || g.Running != want.Running || g.Blocks != want.Blocks || g.BlockTokens != want.BlockTokens ||
 			g.KVUsage != want.KVUsage || g.ProcessStart != want.ProcessStart ||
 			math.Abs(g.PromptTokens-want.PromptTokens) > 1e-9*math.Abs(want.PromptTokens) ||
-			(g.Adapters == nil) != (want.Adapters == nil) || !slices.Equal(g.Adapters, want.Adapters) {
+			g.AdaptersMax != want.AdaptersMax || !sameList(g.Adapters, want.Adapters) || !sameList(g.AdaptersWaiting, want.AdaptersWaiting) {
 			t.Errorf("page %q\ngot  %+v\nwant %+v\nrejected %v", page, g, want, got.Rejected)
 		}
 	})
 }
+
+// sameList tells an unknown list from an empty one.
+func sameList(a, b []string) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
 
 // The seeds alone would prove little if the model had no opinion on them.
 func TestTheModelReadsRealPages(t *testing.T) {

@@ -34,8 +34,10 @@ func TestScan(t *testing.T) {
 	cache := func(n, size int32) pool.Sample {
 		return unknownBut(func(s *pool.Sample) { s.Blocks, s.BlockTokens = n, size })
 	}
-	lora := func(names ...string) pool.Sample {
-		return unknownBut(func(s *pool.Sample) { s.Adapters = append([]string{}, names...) })
+	lora := func(running, waiting string, most int32) pool.Sample {
+		return unknownBut(func(s *pool.Sample) {
+			s.Adapters, s.AdaptersWaiting, s.AdaptersMax = append([]string{}, strings.Fields(running)...), append([]string{}, strings.Fields(waiting)...), most
+		})
 	}
 	unknown := pool.NoSample()
 	tests := []struct {
@@ -99,10 +101,13 @@ func TestScan(t *testing.T) {
 			c + " num_gpu_blocks cannot be read: many; " + c + " block_size is negative: -4"},
 		{"sizes that differ", c + `{block_size="16",engine="0"} 1` + "\n" + c + `{block_size="32",engine="1"} 1` + "\n", unknown, c + " block_size differs between ranks: 16"},
 
-		{"no adapters is known to be none", l + `{max_lora="1",running_lora_adapters="",waiting_lora_adapters=""} 1.7e9` + "\n", lora(), ""},
-		{"adapters are sorted, trimmed and each once", l + `{running_lora_adapters="b, a,,",waiting_lora_adapters="c,a"} 1` + "\n", lora("a", "b", "c"), ""},
-		{"the latest line of adapters counts", l + `{running_lora_adapters="old"} 5` + "\n" + l + `{running_lora_adapters="new"} 7` + "\n" + l + `{running_lora_adapters="older"} 3` + "\n", lora("new"), ""},
-		{"an escaped adapter", l + `{running_lora_adapters="a\\b\"c"} 1` + "\n", lora(`a\b"c`), ""},
+		{"no adapters is known to be none", l + `{max_lora="1",running_lora_adapters="",waiting_lora_adapters=""} 1.7e9` + "\n", lora("", "", 1), ""},
+		{"adapters are sorted, trimmed and each once", l + `{running_lora_adapters="b, a,,",waiting_lora_adapters="c,a"} 1` + "\n", lora("a b", "a c", -1), ""},
+		{"the latest line of adapters counts", l + `{running_lora_adapters="old"} 5` + "\n" + l + `{running_lora_adapters="new"} 7` + "\n" + l + `{running_lora_adapters="older"} 3` + "\n", lora("new", "", -1), ""},
+		{"an escaped adapter", l + `{running_lora_adapters="a\\b\"c"} 1` + "\n", lora(`a\b"c`, "", -1), ""},
+		{"as many adapters as fit, with one that waits", l + `{max_lora="2",running_lora_adapters="a,b",waiting_lora_adapters="c"} 1` + "\n", lora("a b", "c", 2), ""},
+		{"a bad maximum leaves the lists", l + `{max_lora="2.5",running_lora_adapters="a"} 1` + "\n", lora("a", "", -1), l + " is not a whole number: 2.5"},
+		{"a maximum beyond belief", l + `{max_lora="1e9",running_lora_adapters="a"} 1` + "\n", lora("a", "", -1), l + " is larger than any engine's: 1e9"},
 		{"a bad line of adapters", l + `{running_lora_adapters="a"} NaN` + "\n", unknown, l + " is not finite: NaN"},
 
 		{"the start of the process", "process_start_time_seconds 1.79600689983e+09\n",
@@ -151,9 +156,9 @@ func TestScanBounds(t *testing.T) {
 }
 
 var captures = map[string]pool.Sample{
-	"vllm-0.23.0":      {Waiting: 0, Running: 0, Blocks: 65536, BlockTokens: 32, KVUsage: 0, Adapters: []string{}, ProcessStart: 1.79600827411e+09, PromptTokens: 3763},
-	"vllm-0.32.0":      {Waiting: 0, Running: 0, Blocks: 65536, BlockTokens: 32, KVUsage: 0, Adapters: []string{}, ProcessStart: 1.79600689983e+09, PromptTokens: 3763},
-	"vllm-0.32.0-busy": {Waiting: 2, Running: 1, Blocks: 512, BlockTokens: 32, KVUsage: 0.06849315068493156, Adapters: nil, ProcessStart: -1, PromptTokens: 31000},
+	"vllm-0.23.0":      {Waiting: 0, Running: 0, Blocks: 65536, BlockTokens: 32, KVUsage: 0, Adapters: []string{}, AdaptersWaiting: []string{}, AdaptersMax: 1, ProcessStart: 1.79600827411e+09, PromptTokens: 3763},
+	"vllm-0.32.0":      {Waiting: 0, Running: 0, Blocks: 65536, BlockTokens: 32, KVUsage: 0, Adapters: []string{}, AdaptersWaiting: []string{}, AdaptersMax: 1, ProcessStart: 1.79600689983e+09, PromptTokens: 3763},
+	"vllm-0.32.0-busy": {Waiting: 2, Running: 1, Blocks: 512, BlockTokens: 32, KVUsage: 0.06849315068493156, Adapters: nil, AdaptersMax: -1, ProcessStart: -1, PromptTokens: 31000},
 }
 
 func capture(t testing.TB, name string) []byte {
