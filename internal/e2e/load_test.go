@@ -27,8 +27,12 @@ func TestStorm(t *testing.T) {
 			var last atomic.Int64
 			started := time.Now()
 			each(n, 48, func(i int) {
-				defer func() { last.Store(max(last.Load(), int64(time.Since(started)))) }()
+				began := time.Now()
 				w.stormCall(i)
+				last.Store(max(last.Load(), int64(time.Since(started))))
+				if took := time.Since(began); took > 30*time.Second {
+					t.Errorf("stream %d (kind %d) took %v: somebody waited for an end that did not come", i, i%10, took)
+				}
 			})
 			took := time.Since(started)
 			w.booksZero(started.Add(time.Duration(last.Load())), 50*time.Millisecond)

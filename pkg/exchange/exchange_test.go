@@ -419,6 +419,29 @@ func TestANormalLogEntryAfterTheEndIsNoStranger(t *testing.T) {
 	w.wantNoted(reason.UnknownLogEntry, 1)
 }
 
+// Where a log tells the end, a stream that ends without an answer is an abort only once answers are known to be shown: the
+// log of such a request may not name us. The first answer settles those before it.
+func TestAbortsBeforeTheFirstAnswerEverEndWithIt(t *testing.T) {
+	w := newWorld(t, nil, nil)
+	logged := static
+	logged.Logs = true
+	aborted, _ := w.forwarded(logged)
+	aborted.End(w.now, exchange.Ending{})
+	w.wantOpen(1) // an answer may still be running: nothing was shown yet
+	w.pass(time.Second)
+	x, a := w.forwarded(logged)
+	x.Response(w.now, openai.Headers{{Name: ":status", Value: "200"}}, a.To[0], false)
+	w.wantOpen(1)
+	if got := w.outcome(aborted); got != reason.ClientAborted.String() {
+		t.Errorf("the aborted exchange ended as %q", got)
+	}
+	later, _ := w.forwarded(logged)
+	later.End(w.now, exchange.Ending{})
+	w.wantOpen(1)
+	w.s.Ended(w.now, x.ID, exchange.Ending{Clean: true})
+	w.wantOpen(0)
+}
+
 func TestABookingThatNobodyEndsFallsAtItsDeadline(t *testing.T) {
 	w := newWorld(t, func(o *exchange.Options) { o.BookingDeadline = time.Minute }, nil)
 	x, _ := w.forwarded(static)

@@ -67,8 +67,10 @@ func (x *Exchange) refuseTooLarge(now pool.Instant) Action {
 // Response brings the answer's headers and who served; served is invalid where the transport does not say. The action's
 // Out holds what the response's headers get.
 func (x *Exchange) Response(now pool.Instant, h openai.Headers, served netip.AddrPort, end bool) Action {
+	if !x.s.responses.Swap(true) {
+		x.s.sweepAborted(now)
+	}
 	x.mu.Lock()
-	x.s.responses.Store(true)
 	if x.step != stepForwarded || x.answered || x.settled {
 		x.mu.Unlock()
 		return Action{Do: Ignore}
@@ -195,6 +197,17 @@ func (x *Exchange) End(now pool.Instant, e Ending) {
 	x.s.dispatch(now)
 }
 
+// wasAborted ends an exchange whose stream ended without an answer when nobody knew yet whether answers are shown here.
+// Its log entry may never name us; see endOfStream.
+func (x *Exchange) wasAborted(now pool.Instant) {
+	x.mu.Lock()
+	if x.streamOver && !x.answered && !x.settled && x.step == stepForwarded {
+		x.endOfStream(now)
+	}
+	x.mu.Unlock()
+	x.s.dispatch(now)
+}
+
 // logIsLost ends an exchange whose stream has ended and whose log entry will not come. How the answer ended is not known;
 // most end well.
 func (x *Exchange) logIsLost(now pool.Instant) {
@@ -213,7 +226,7 @@ func (x *Exchange) streamTells() bool {
 	switch {
 	case x.via.StreamLasts, x.watches():
 		return true
-	case !x.answered && x.s.responses.Load(): // answers are shown here, and this one had none
+	case !x.answered && x.s.responses.Load(): // answers are shown here, and this one had none; see sweepAborted
 		return true
 	case x.logAwaited(): // the entry tells, within milliseconds
 		return false

@@ -181,6 +181,22 @@ func (s *Scheduler) sweepLost(now pool.Instant) pool.Instant {
 		return due
 	}
 	s.logLost.CompareAndSwap(lost, 0)
+	for _, x := range s.opened() {
+		x.logIsLost(now)
+	}
+	return 0
+}
+
+// sweepAborted is called when the first answer is shown: from then on a stream that ends without one was aborted, and so
+// were those that ended before.
+func (s *Scheduler) sweepAborted(now pool.Instant) {
+	for _, x := range s.opened() {
+		x.wasAborted(now)
+	}
+}
+
+// opened returns the exchanges that were forwarded and not forgotten yet, in the order in which they began.
+func (s *Scheduler) opened() []*Exchange {
 	s.mu.Lock()
 	open := make([]*Exchange, 0, len(s.open))
 	for _, x := range s.open {
@@ -188,10 +204,7 @@ func (s *Scheduler) sweepLost(now pool.Instant) pool.Instant {
 	}
 	s.mu.Unlock()
 	slices.SortFunc(open, func(a, b *Exchange) int { return cmp.Compare(a.r.Number, b.r.Number) })
-	for _, x := range open {
-		x.logIsLost(now)
-	}
-	return 0
+	return open
 }
 
 // Ended brings an access-log entry. Unknown ids are counted, no more.
