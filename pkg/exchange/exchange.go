@@ -42,8 +42,7 @@ type Exchange struct {
 	stage int // the next stage of the step
 
 	// Headers.
-	expected int64    // content-length, Unknown without one
-	steered  []string // conformance: endpoints that the client asked for
+	expected int64 // content-length, Unknown without one
 
 	// Body.
 	body    body

@@ -52,8 +52,8 @@ func (x *Exchange) readHeaders(h openai.Headers) *reason.Refusal {
 			r.Path = f.Value
 		case strings.HasPrefix(f.Name, ":"):
 		case ControlHeader(f.Name):
-			if f.Name == HeaderTestSelect && x.s.o.Conformance {
-				x.steered = append(x.steered, strings.Split(f.Value, ",")...)
+			if f.Name == HeaderTestSelect {
+				r.Steered = append(r.Steered, strings.Split(f.Value, ",")...)
 			}
 			x.remove(f.Name)
 			continue

@@ -143,8 +143,8 @@ func (x *Exchange) letGo(now pool.Instant) {
 // steering; nil for all. An entry is an address with a port, or without one for all ports; IPv6 bare or in brackets.
 func (x *Exchange) among() (func(*pool.Endpoint) bool, *reason.Refusal) {
 	hint, has := x.via.Subset, x.via.HasSubset
-	if len(x.steered) > 0 {
-		hint, has = x.steered, true
+	if x.s.o.Conformance && len(x.r.Steered) > 0 {
+		hint, has = x.r.Steered, true
 	}
 	if !has {
 		return nil, nil

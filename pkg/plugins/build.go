@@ -149,7 +149,7 @@ func declare[H handle[H]](b *Builder, f Fact[H]) int32 {
 	}
 	slot := int32(len(b.built.facts))
 	h := f.handleAt(slot)
-	info := factInfo{name: f.Name, perEndpoint: h.perEndpoint(), newCell: h.cell}
+	info := factInfo{name: f.Name, perEndpoint: h.perEndpoint(), newCell: h.cell, reads: f.reads}
 	if f.pool != nil {
 		info.fill = func(c *Cycle) { f.pool(c, h) }
 	}
@@ -166,6 +166,7 @@ type factInfo struct {
 	newCell     func() cell
 	fill        func(*Cycle)
 	describe    func(*Request)
+	reads       Reads // what of a request describe is made of
 	provider    *instance
 }
 
@@ -307,7 +308,7 @@ func assemble(spec Spec, specs []PluginSpec, given int, ports []any) (*Built, []
 
 func (it *instance) makesFacts() bool {
 	switch it.value.(type) {
-	case Producer, Describer:
+	case Producer, Describer, Observer:
 		return true
 	}
 	return false
@@ -368,6 +369,7 @@ func (b *Built) plan() error {
 			continue
 		}
 		b.Plans = append(b.Plans, p)
+		b.Reads = max(b.Reads, p.reads)
 		if len(p.describers) > 0 {
 			b.Reads = ReadsBody
 		}

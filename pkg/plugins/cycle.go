@@ -169,6 +169,15 @@ func (c *Cycle) nobody() *reason.Refusal {
 // Profiles returns the names of the pool's profiles, in the order of the configuration.
 func (c *Cycle) Profiles() []string { return c.plan.Pool.Profiles }
 
+// Peer returns the primary that the first run of this decision chose, for those that run later: where the request's other
+// half goes. ok is false in the first run, and if that found nobody.
+func (c *Cycle) Peer() (id pool.ID, ok bool) {
+	if len(c.picked) == 0 {
+		return 0, false
+	}
+	return c.picked[0], true
+}
+
 // Note passes an occurrence of a reason on.
 func (c *Cycle) Note(id reason.ID, detail string) { c.sink.Note(id, detail) }
 

@@ -18,15 +18,26 @@ type Fact[H handle[H]] struct {
 
 	// pool fills an endpoint fact that comes from samples, books or the membership, inside the pool's lock.
 	pool func(c *Cycle, h H)
-	// request makes a request fact that the framework itself knows; a plugin that provides the fact takes its place.
+	// request makes a request fact that the framework itself knows; a plugin that provides the fact takes its place. reads is
+	// what of the request it is made of: a plugin that reads the fact has it awaited.
 	request func(r *Request, h H)
+	reads   Reads
 }
 
 // The facts. An endpoint fact is a column with one value per slot of the snapshot, indexed by pool.ID.
 var (
 	// PromptTokens is the length of the prompt. Without a tokenizer it is the exact number where the client sent token
 	// ids, else the prompt's bytes / 4, rounded up; 0 without a prompt.
-	PromptTokens = Fact[RequestValue[int64]]{Name: "prompt-tokens", Unit: "tokens", Source: "request body", request: fillPromptTokens}
+	PromptTokens = Fact[RequestValue[int64]]{Name: "prompt-tokens", Unit: "tokens", Source: "request body", request: fillPromptTokens, reads: ReadsBody}
+
+	// RequestedModel is the model or LoRA adapter as the engine will be asked for it; empty where the request names none.
+	RequestedModel = Fact[RequestValue[string]]{Name: "requested-model", Unit: "", Source: "request body", request: fillRequestedModel, reads: ReadsModel}
+
+	// SessionID is a hash of what names the client's session, 0 without one. The name itself, which may be a secret, is no fact.
+	SessionID = Fact[RequestValue[uint64]]{Name: "session-id", Unit: "hash", Source: "session-id-producer or agent-identity"}
+
+	// SteeredTo are the endpoints that a test names by its header test-epp-endpoint-selection, as sent.
+	SteeredTo = Fact[RequestValue[[]string]]{Name: "steered-to", Unit: "address, with or without port", Source: "request headers", request: fillSteeredTo}
 
 	// BlockHashes are the chained hashes of the prompt's full blocks; they cover model, adapter, salt, tools and every part.
 	BlockHashes = Fact[RequestValue[[]uint64]]{Name: "block-hashes", Unit: "hash per block", Source: "a prefix producer"}
@@ -50,6 +61,16 @@ var (
 	// InFlightRequests is the number of own bookings that have not ended. Never Unknown.
 	InFlightRequests = Fact[EndpointValues[int32]]{Name: "in-flight", Unit: "requests", Source: "books", pool: fillInFlight}
 
+	// InFlightTokens is the uncached prefill of the own bookings without a first byte; inflight-load-producer may add the
+	// tokens of answers. Never Unknown.
+	InFlightTokens = Fact[EndpointValues[int64]]{Name: "in-flight-tokens", Unit: "tokens", Source: "books", pool: fillInFlightTokens}
+
+	// RunningAdapters and WaitingAdapters are the LoRA adapters with requests in the engine, sorted, and MaxAdapters how many
+	// different ones may run at a time, as last scraped; nil and Unknown if never scraped or stale.
+	RunningAdapters = Fact[EndpointValues[[]string]]{Name: "running-adapters", Unit: "", Source: "telemetry", pool: fillRunningAdapters}
+	WaitingAdapters = Fact[EndpointValues[[]string]]{Name: "waiting-adapters", Unit: "", Source: "telemetry", pool: fillWaitingAdapters}
+	MaxAdapters     = Fact[EndpointValues[int32]]{Name: "max-adapters", Unit: "adapters", Source: "telemetry", pool: fillMaxAdapters}
+
 	// CacheBlocks is the number of KV blocks of the engine and CacheBlockTokens their size; Unknown until scraped.
 	CacheBlocks      = Fact[EndpointValues[int32]]{Name: "cache-blocks", Unit: "blocks", Source: "telemetry", pool: fillBlocks}
 	CacheBlockTokens = Fact[EndpointValues[int32]]{Name: "cache-block-tokens", Unit: "tokens", Source: "telemetry", pool: fillBlockTokens}
@@ -66,7 +87,26 @@ var (
 
 	// Labels are the endpoint's labels; they must not be modified.
 	Labels = Fact[EndpointValues[map[string]string]]{Name: "labels", Unit: "", Source: "discovery", pool: fillLabels}
+
+	// Localities say where endpoints run; what is not known is empty.
+	Localities = Fact[EndpointValues[Locality]]{Name: "locality", Unit: "", Source: "topology-extractor"}
 )
+
+// HeaderValue is the fact of one header of the client's, by its lower-case name: its first value, empty without one. Records
+// keep it, so that no header with a secret is to be read in this way; [HeaderName] refuses their names.
+func HeaderValue(name string) Fact[RequestValue[string]] {
+	return Fact[RequestValue[string]]{Name: "header." + name, Unit: "", Source: "request headers",
+		request: func(r *Request, h RequestValue[string]) { h.Set(r, r.Headers.Get(name)) }}
+}
+
+// AttributeNamed is the fact of one attribute of endpoints: what telemetry reads under this name, while it is fresh; else
+// the annotation, else the label of this name if it is a number.
+func AttributeNamed(name string) Fact[EndpointValues[Scalar]] {
+	return Fact[EndpointValues[Scalar]]{Name: attributePrefix + name, Unit: "", Source: "telemetry, or annotations and labels",
+		pool: func(c *Cycle, h EndpointValues[Scalar]) { fillAttribute(c, name, h.Of(c)) }}
+}
+
+const attributePrefix = "attribute."
 
 // PrefixCredit says that an endpoint was credited with holding the request's prompt before it really did: Entry names the
 // write, and the blocks from index From on were new to the index.

@@ -21,6 +21,9 @@ type Plan struct {
 	fills      []func(*Cycle)   // endpoint facts that come from the pool
 	commits    []*instance      // request hooks of this pool
 	responds   []*instance      // response hooks of this pool
+	answers    []*instance      // answer hooks of this pool
+
+	reads Reads // what the facts that its plugins read are made of
 }
 
 type profile struct {
@@ -125,6 +128,9 @@ func (p *Plan) needed(member map[*instance]bool) {
 				continue
 			}
 			wanted[slot] = true
+			if b.facts[slot].describe != nil {
+				p.reads = max(p.reads, b.facts[slot].reads)
+			}
 			if by := b.facts[slot].provider; by != nil {
 				member[by] = true
 				want(by)
@@ -146,7 +152,7 @@ func (p *Plan) needed(member map[*instance]bool) {
 			p.fills = append(p.fills, f.fill)
 		}
 	}
-	for _, it := range b.instances {
+	for _, it := range b.providersFirst() {
 		if !member[it] {
 			continue
 		}
@@ -160,6 +166,30 @@ func (p *Plan) needed(member map[*instance]bool) {
 			p.observers = append(p.observers, it)
 		}
 	}
+}
+
+// providersFirst returns the instances in order, but each after those that provide what it needs, so that a producer can
+// read what another has made.
+func (b *Built) providersFirst() []*instance {
+	var out []*instance
+	placed := map[*instance]bool{}
+	var place func(it *instance)
+	place = func(it *instance) {
+		if placed[it] {
+			return
+		}
+		placed[it] = true // before its needs: who needs what it provides itself waits for nobody
+		for _, slot := range it.needs {
+			if by := b.facts[slot].provider; by != nil {
+				place(by)
+			}
+		}
+		out = append(out, it)
+	}
+	for _, it := range b.instances {
+		place(it)
+	}
+	return out
 }
 
 // hooks takes the pool's own plugins and those that belong to no profile at all, such as stages.
@@ -179,6 +209,9 @@ func (p *Plan) hooks(member map[*instance]bool) {
 		}
 		if _, ok := it.value.(ResponseHook); ok {
 			p.responds = append(p.responds, it)
+		}
+		if _, ok := it.value.(AnswerHook); ok {
+			p.answers = append(p.answers, it)
 		}
 	}
 }

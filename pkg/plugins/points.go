@@ -124,6 +124,12 @@ type ResponseHook interface {
 	Respond(r *Request, part Parts, chunk []byte)
 }
 
+// AnswerHook adds headers to an answer when its own headers have come and every ResponseHook has seen its first byte. It
+// appends to set, or changes what it set there before, and returns the outcome. Answers of our own have no hooks.
+type AnswerHook interface {
+	Answer(r *Request, set openai.Headers) openai.Headers
+}
+
 // Settler runs exactly once for each request that was committed, or that passed its stage.
 type Settler interface{ Settle(r *Request, o Outcome) }
 

@@ -19,9 +19,22 @@ func fillPromptTokens(r *Request, h RequestValue[int64]) {
 	}
 }
 
+func fillRequestedModel(r *Request, h RequestValue[string]) {
+	switch {
+	case r.Target.Adapter != "":
+		h.Set(r, r.Target.Adapter)
+	case r.Target.Model != "":
+		h.Set(r, r.Target.Model)
+	default:
+		h.Set(r, r.Model())
+	}
+}
+
+func fillSteeredTo(r *Request, h RequestValue[[]string]) { h.Set(r, r.Steered) }
+
 // sampled copies one quantity of each candidate's sample into out; never sampled and stale ones stay Unknown. Either is
 // noted once per decision, however many candidates and facts it concerns.
-func sampled[T int32 | float64](c *Cycle, out []T, get func(*pool.Sample) T) {
+func sampled[T any](c *Cycle, out []T, get func(*pool.Sample) T) {
 	for _, id := range c.Candidates {
 		s := &c.books.Samples[id]
 		switch s.State(c.Now, c.staleAfter) {
@@ -74,6 +87,47 @@ func fillInFlight(c *Cycle, h EndpointValues[int32]) {
 	out := h.Of(c)
 	for _, id := range c.Candidates {
 		out[id] = c.books.Requests[id]
+	}
+}
+
+func fillInFlightTokens(c *Cycle, h EndpointValues[int64]) {
+	out := h.Of(c)
+	for _, id := range c.Candidates {
+		out[id] = c.books.PrefillTokens[id]
+	}
+}
+
+func fillRunningAdapters(c *Cycle, h EndpointValues[[]string]) {
+	sampled(c, h.Of(c), func(s *pool.Sample) []string { return s.Adapters })
+}
+
+func fillWaitingAdapters(c *Cycle, h EndpointValues[[]string]) {
+	sampled(c, h.Of(c), func(s *pool.Sample) []string { return s.AdaptersWaiting })
+}
+
+func fillMaxAdapters(c *Cycle, h EndpointValues[int32]) {
+	sampled(c, h.Of(c), func(s *pool.Sample) int32 { return s.AdaptersMax })
+}
+
+func fillAttribute(c *Cycle, name string, out []Scalar) {
+	sampled(c, out, func(s *pool.Sample) Scalar {
+		for i := range s.Custom {
+			if s.Custom[i].Name == name {
+				return Scalar{s.Custom[i].Value, true}
+			}
+		}
+		return Scalar{}
+	})
+	for _, id := range c.Candidates {
+		if out[id].Known {
+			continue
+		}
+		e := &c.Snapshot.Slots[id]
+		text, said := e.Annotations[name]
+		if !said {
+			text = e.Labels[name]
+		}
+		out[id] = scalar(text)
 	}
 }
 

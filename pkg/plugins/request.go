@@ -28,6 +28,7 @@ type Request struct {
 	Method  string
 	Path    string
 	Headers openai.Headers // the client's, control and identity headers taken out
+	Steered []string       // endpoints that test-epp-endpoint-selection names; only who is told to heeds them
 
 	// Body: model, flags, limits, prompt spans; nil without a body, or with one that is passed through unread.
 	Body *openai.Summary

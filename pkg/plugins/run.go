@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/pkg/reason"
 )
@@ -68,6 +69,14 @@ func (p *Plan) Respond(sink reason.Sink, r *Request, part Parts, chunk []byte) {
 			_ = guard(sink, reason.HookPanic, func() string { return it.name }, func() { h.Respond(r, part, chunk) })
 		}
 	}
+}
+
+// Answer runs the pool's answer hooks. What a hook that panics had set is left out.
+func (p *Plan) Answer(sink reason.Sink, r *Request, set openai.Headers) openai.Headers {
+	for _, it := range p.answers {
+		_ = guard(sink, reason.HookPanic, func() string { return it.name }, func() { set = it.value.(AnswerHook).Answer(r, set) })
+	}
+	return set
 }
 
 // Settle tells every settler how the request ended.

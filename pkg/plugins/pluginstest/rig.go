@@ -49,6 +49,12 @@ func NewRig(t testing.TB, parts []Part, members ...string) *Rig {
 // Members makes endpoints of these names the pool's membership. An endpoint keeps its address while it stays.
 func (g *Rig) Members(names ...string) {
 	g.t.Helper()
+	g.MembersLike(func(*pool.Endpoint) {}, names...)
+}
+
+// MembersLike is Members with each endpoint completed by like.
+func (g *Rig) MembersLike(like func(*pool.Endpoint), names ...string) {
+	g.t.Helper()
 	var next []pool.Endpoint
 	for _, name := range names {
 		at := len(g.members)
@@ -63,6 +69,7 @@ func (g *Rig) Members(names ...string) {
 				Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(at >> 8), byte(at)}), 8000),
 			})
 		}
+		like(&g.members[at])
 		next = append(next, g.members[at])
 	}
 	g.Pool.Update(g.Now, next)
@@ -97,10 +104,17 @@ type Sent struct {
 // Send decides, books and commits a request with this body.
 func (g *Rig) Send(body *openai.Summary) *Sent {
 	g.t.Helper()
+	return g.SendWith(body, nil)
+}
+
+// SendWith is Send of a request with these headers.
+func (g *Rig) SendWith(body *openai.Summary, headers openai.Headers) *Sent {
+	g.t.Helper()
 	s := &Sent{g: g, Cached: map[string]int64{}}
 	r := &s.Request
 	r.Prepare(g.Built, nil)
 	r.Number, r.Now, r.API, r.Body, r.PoolIndex = g.sent, g.Now, openai.ChatCompletions, body, 0
+	r.Headers = headers
 	r.Target = plugins.Target{Pool: "default", Model: r.Model()}
 	g.sent++
 	plan := g.Built.Plans[0]
@@ -132,11 +146,13 @@ func (g *Rig) Send(body *openai.Summary) *Sent {
 	return s
 }
 
-// Answer lets the endpoint of this name answer: the first byte.
-func (s *Sent) Answer(served string) {
+// Answer lets the endpoint of this name answer: the first byte. It returns the headers that hooks add to the answer.
+func (s *Sent) Answer(served string) openai.Headers {
 	s.Request.Served = s.g.Ref(served)
 	s.g.Pool.FirstByte(s.g.Now, s.booking)
-	s.g.Built.Plans[0].Respond(s.g.Notes, &s.Request, plugins.FirstByte, nil)
+	plan := s.g.Built.Plans[0]
+	plan.Respond(s.g.Notes, &s.Request, plugins.FirstByte, nil)
+	return plan.Answer(s.g.Notes, &s.Request, nil)
 }
 
 // End ends the request; 0 is a clean end.

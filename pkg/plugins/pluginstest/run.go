@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fairlead/fairlead/pkg/plugins"
@@ -171,7 +172,7 @@ func build(parts []Part) (*plugins.Built, error) {
 func (w *World) record(reads []string) (plugins.ProfileRecord, error) {
 	rec := plugins.ProfileRecord{Profile: "default", RequestFacts: map[string]plugins.Values{}, Facts: map[string]plugins.Values{}}
 	columns := map[string][]json.RawMessage{}
-	for _, never := range []string{plugins.BookedAfterSample.Name, plugins.InFlightRequests.Name} {
+	for _, never := range []string{plugins.BookedAfterSample.Name, plugins.InFlightRequests.Name, plugins.InFlightTokens.Name} {
 		if slices.Contains(reads, never) { // our own books are never unknown
 			columns[never] = slices.Repeat([]json.RawMessage{json.RawMessage("0")}, len(w.Endpoints))
 		}
@@ -183,7 +184,7 @@ func (w *World) record(reads []string) (plugins.ProfileRecord, error) {
 		})
 		for name, value := range e.Facts {
 			if columns[name] == nil {
-				columns[name] = slices.Repeat([]json.RawMessage{unsaid(value)}, len(w.Endpoints))
+				columns[name] = slices.Repeat([]json.RawMessage{unsaid(name, value)}, len(w.Endpoints))
 			}
 			columns[name][i] = value
 		}
@@ -216,8 +217,12 @@ func put(facts map[string]plugins.Values, reads []string, name string, value any
 	return err
 }
 
-// unsaid is what a fact holds for endpoints of which the world does not say it, going by a value that it does say.
-func unsaid(value json.RawMessage) json.RawMessage {
+// unsaid is what a fact holds for endpoints of which the world does not say it, going by a value that it does say. An
+// attribute may have any value, so that a missing one is none.
+func unsaid(name string, value json.RawMessage) json.RawMessage {
+	if strings.HasPrefix(name, plugins.AttributeNamed("").Name) {
+		return json.RawMessage("null")
+	}
 	if value[0] == '-' || value[0] >= '0' && value[0] <= '9' {
 		return json.RawMessage(fmt.Sprint(plugins.Unknown))
 	}

@@ -1,0 +1,81 @@
+package plugins
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+)
+
+// Scalar is a number that may be missing; the zero Scalar is. In JSON it is a number or null.
+type Scalar struct {
+	Value float64 // finite
+	Known bool
+}
+
+// MarshalJSON writes the number, or null.
+func (s Scalar) MarshalJSON() ([]byte, error) {
+	if !s.Known {
+		return []byte("null"), nil
+	}
+	return json.Marshal(s.Value)
+}
+
+// UnmarshalJSON reads a number, or null.
+func (s *Scalar) UnmarshalJSON(text []byte) error {
+	*s = Scalar{}
+	if string(text) == "null" {
+		return nil
+	}
+	s.Known = true
+	return json.Unmarshal(text, &s.Value)
+}
+
+// scalar reads a number as annotations and labels have it. What cannot be one costs a look at its first byte.
+func scalar(text string) Scalar {
+	if text == "" || (text[0] < '0' || text[0] > '9') && text[0] != '-' && text[0] != '+' && text[0] != '.' {
+		return Scalar{}
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || math.IsInf(v, 0) || math.IsNaN(v) {
+		return Scalar{}
+	}
+	return Scalar{v, true}
+}
+
+// Locality is where an endpoint runs, from the narrowest to the widest; empty is not known.
+type Locality struct {
+	Host   string `json:"host,omitempty"`
+	Rack   string `json:"rack,omitempty"`
+	Zone   string `json:"zone,omitempty"`
+	Region string `json:"region,omitempty"`
+}
+
+// Nearness says how much two localities share.
+type Nearness uint8
+
+// The degrees of nearness, each nearer than those before it.
+const (
+	Apart Nearness = iota
+	SameRegion
+	SameZone
+	SameRack
+	SameHost
+)
+
+// Known reports whether anything is known of where l is.
+func (l Locality) Known() bool { return l != Locality{} }
+
+// Nearness returns the narrowest level that l and o share. What is not known is shared with nobody.
+func (l Locality) Nearness(o Locality) Nearness {
+	switch {
+	case l.Host != "" && l.Host == o.Host:
+		return SameHost
+	case l.Rack != "" && l.Rack == o.Rack:
+		return SameRack
+	case l.Zone != "" && l.Zone == o.Zone:
+		return SameZone
+	case l.Region != "" && l.Region == o.Region:
+		return SameRegion
+	}
+	return Apart
+}
