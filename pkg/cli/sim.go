@@ -22,7 +22,7 @@ func simCommand() *cobra.Command {
 		Long: `Sim serves simulated vLLM engines, each on a port of its own: batching, chunked prefill, prefix cache and
 step times of real hardware behind the OpenAI API, /v1/models, /health and /metrics. No GPU is needed.
 
-Hardware and models: ` + profileNames() + `.
+` + profileNames() + `
 
 Faults are set from the start with --faults, for all engines, or at run time with POST /sim/faults: for instance
 '{"slow":2}', '{"hang":true}', '{"status":503}', '{"resetAfterChunks":3}', '{"staleMetrics":true}'.`,
@@ -63,11 +63,14 @@ Faults are set from the start with --faults, for all engines, or at run time wit
 	return cmd
 }
 
-// profileNames lists the built-in profiles in one line.
+// profileNames lists the built-in hardware and models.
 func profileNames() string {
-	var names []string
-	for _, p := range engine.Profiles() {
-		names = append(names, p.Hardware+" with "+p.ModelFlag)
+	var hardware, models []string
+	for _, h := range engine.Devices() {
+		hardware = append(hardware, h.Name)
 	}
-	return strings.Join(names, ", ")
+	for _, m := range engine.Models() {
+		models = append(models, m.Flag)
+	}
+	return "Hardware: " + strings.Join(hardware, ", ") + ".\nModels: " + strings.Join(models, ", ") + "."
 }

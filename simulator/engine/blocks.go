@@ -53,15 +53,16 @@ func (p *blockPool) find(hash uint64) uint64 {
 	return i
 }
 
-// take returns the front of the free queue, with one user and without contents. The queue must not be empty.
-func (p *blockPool) take() int32 {
-	b := p.head
+// take returns the front of the free queue, with one user and without contents, and the hash of what it held, if that was
+// findable. The queue must not be empty.
+func (p *blockPool) take() (b int32, evicted bool, hash uint64) {
+	b = p.head
 	p.removeFree(b)
-	if p.blocks[b].hashed {
+	if evicted, hash = p.blocks[b].hashed, p.blocks[b].hash; evicted {
 		p.unhash(b)
 	}
 	p.blocks[b].users = 1
-	return b
+	return b, evicted, hash
 }
 
 // hold adds a user to block b.
@@ -84,22 +85,24 @@ func (p *blockPool) release(held []int32) {
 }
 
 // setHash makes block b, which is full, findable. A block that is findable already stays as it is. Blocks with the same
-// contents are not merged, as in vLLM; they form a ring, so that many copies of one text cost no more than one.
-func (p *blockPool) setHash(b int32, hash uint64) {
+// contents are not merged, as in vLLM; they form a ring, so that many copies of one text cost no more than one. It reports
+// whether b became findable.
+func (p *blockPool) setHash(b int32, hash uint64) bool {
 	if p.blocks[b].hashed {
-		return
+		return false
 	}
 	p.blocks[b].hash, p.blocks[b].hashed = hash, true
 	i := p.find(hash)
 	if p.index[i] == 0 {
 		p.index[i] = b + 1
 		p.blocks[b].older, p.blocks[b].twin = b, b
-		return
+		return true
 	}
 	first := p.index[i] - 1
 	last := p.blocks[first].older
 	p.blocks[b].older, p.blocks[b].twin = last, first
 	p.blocks[last].twin, p.blocks[first].older = b, b
+	return true
 }
 
 // unhash makes block b unfindable.

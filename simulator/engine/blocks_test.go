@@ -35,8 +35,9 @@ func TestBlockPoolAgainstAModel(t *testing.T) {
 				if len(queue) == 0 {
 					continue
 				}
-				if got := p.take(); got != queue[0] {
-					t.Fatalf("took %d, the front is %d", got, queue[0])
+				got, evicted, held := p.take()
+				if got != queue[0] || evicted != (contents[got] != 0) || evicted && held != contents[got] {
+					t.Fatalf("took %d, which held %x (%v); the front is %d, which holds %x", got, held, evicted, queue[0], contents[queue[0]])
 				}
 				contents[queue[0]], users[queue[0]] = 0, 1
 				queue = queue[1:]
@@ -56,10 +57,12 @@ func TestBlockPoolAgainstAModel(t *testing.T) {
 				}
 				p.release([]int32{b})
 			case 3:
+				if p.setHash(b, hash) != (contents[b] == 0) {
+					t.Fatalf("block %d, which holds %x: setHash says otherwise", b, contents[b])
+				}
 				if contents[b] == 0 {
 					contents[b], since[b] = hash, now
 				}
-				p.setHash(b, hash)
 			}
 			if int(p.free) != len(queue) || int(p.used()) != int(n)-len(queue) {
 				t.Fatalf("%d free, %d used; the model has %d free", p.free, p.used(), len(queue))

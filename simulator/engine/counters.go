@@ -15,8 +15,9 @@ type Counters struct {
 	// admission.
 	PrefixQueries, PrefixHits int64
 
-	// PromptTokens are counted when a prompt's first token comes, cached ones included; CachedPromptTokens are these.
-	PromptTokens, CachedPromptTokens int64
+	// PromptTokens are counted when a prompt's first token comes, cached ones included; CachedPromptTokens are these, and
+	// RemotePromptTokens those that were loaded from another engine.
+	PromptTokens, CachedPromptTokens, RemotePromptTokens int64
 
 	// GenerationTokens are the tokens generated.
 	GenerationTokens int64
@@ -27,7 +28,8 @@ func (e *Engine) Counters() Counters { return e.counters }
 
 // Gauges are an engine's state at a moment.
 type Gauges struct {
-	// Running and Waiting are requests. Deferred are those of the waiting that wait for their adapter and not for room.
+	// Running and Waiting are requests. Deferred are those of the waiting that wait for their adapter, or for contents from
+	// another engine, and not for room.
 	Running, Waiting, Deferred int32
 
 	// UsedBlocks are held by requests; FreeBlocks are not, though their contents may be cached.
@@ -39,7 +41,7 @@ func (g Gauges) KVUsage() float64 {
 	return float64(g.UsedBlocks) / float64(g.UsedBlocks+g.FreeBlocks)
 }
 
-// Gauges returns the state now. Cost is O(waiting requests) where adapters are in use, else O(1).
+// Gauges returns the state now. Cost is O(waiting requests) where adapters or remote contents are in use, else O(1).
 func (e *Engine) Gauges() Gauges {
 	g := Gauges{
 		Running:    int32(len(e.running)),
@@ -47,7 +49,7 @@ func (e *Engine) Gauges() Gauges {
 		UsedBlocks: e.pool.used(),
 		FreeBlocks: e.pool.free,
 	}
-	if e.options.Adapters > 0 {
+	if e.options.Adapters > 0 || e.remote {
 		for slot := e.waiting.head; slot != none; slot = e.sequences[slot].next {
 			if e.deferred(&e.sequences[slot]) {
 				g.Deferred++

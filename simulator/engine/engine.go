@@ -41,8 +41,15 @@ type Options struct {
 	// at a time, at least 1 where there are any.
 	Adapters, MaxLoras int32
 
-	// NoPrefixCache switches the prefix cache off.
+	// NoPrefixCache switches the prefix cache off (enable_prefix_caching=False).
 	NoPrefixCache bool
+
+	// NoChunkedPrefill makes a prompt that does not fit into what is left of a step's budget wait, and everything behind it
+	// (enable_chunked_prefill=False). Prompts longer than MaxBatchedTokens are refused then.
+	NoChunkedPrefill bool
+
+	// BlockEvents records which contents come into the cache and leave it; see Result.Blocks.
+	BlockEvents bool
 }
 
 // Request is what an engine needs to know of a request. It knows no text: tokens are counted, contents are hashes.
@@ -59,6 +66,13 @@ type Request struct {
 
 	// Adapter is the LoRA adapter, 0 for the base model. Hashes of different adapters must differ.
 	Adapter int32
+
+	// RemoteKV says that another engine has computed the prompt (do_remote_prefill): blocks are given to it when its turn
+	// comes, and it waits for their contents without taking part in steps. See Result.Loading and Loaded.
+	RemoteKV bool
+
+	// HoldKV keeps the blocks of the request when it has finished (do_remote_decode), until Release.
+	HoldKV bool
 }
 
 // ID names a request until it ends. Slots are dense and reused, so a host may keep its own columns by slot; the generation
@@ -85,6 +99,7 @@ type Engine struct {
 
 	loraRunning []int32 // running requests by adapter; index 0 is unused
 	lorasLoaded int32   // adapters with running requests
+	remote      bool    // a request with RemoteKV was added
 
 	slowdown float64
 	inFlight bool
@@ -93,7 +108,18 @@ type Engine struct {
 
 	tokens   []Token // of the last step that ended
 	finished []Finished
+	victims  []ID      // preempted when the running step was put together
+	loading  []Loading // given blocks since the last Result
+	told     []Loading // in the last Result
 	counters Counters
+
+	events    []BlockEvent // to be published with the running step
+	published []BlockEvent // with the last that ended
+
+	skipped []Step // scratch of Skip
+	phases  []int32
+	phased  []int32
+	skipIDs []ID
 }
 
 type state uint8
@@ -102,6 +128,7 @@ const (
 	vacant state = iota
 	isWaiting
 	isRunning
+	isHeld // finished; its blocks wait for Release
 )
 
 // sequence is one request's progress.
@@ -110,6 +137,8 @@ type sequence struct {
 	generation uint32
 	state      state
 	aborted    bool // ends with the running step
+	loading    bool // waits for contents from another engine; has its blocks
+	loaded     bool // these have come: its computed tokens are kept at the next admission
 
 	total     int32 // tokens known: prompt and generated ones
 	computed  int32 // of these, those whose keys and values are in blocks
@@ -174,6 +203,8 @@ func (e *Engine) Add(now time.Duration, r Request) (ID, error) {
 		return ID{}, fmt.Errorf("request of %d prompt and %d output tokens; together at most %d", r.Prompt, r.Output, e.profile.MaxModelLen)
 	case r.Adapter < 0 || r.Adapter > e.options.Adapters:
 		return ID{}, fmt.Errorf("request for adapter %d; there are %d", r.Adapter, e.options.Adapters)
+	case e.options.NoChunkedPrefill && r.Prompt > e.profile.MaxBatchedTokens:
+		return ID{}, fmt.Errorf("request of %d prompt tokens; at most the %d of a step, since prompts are not cut", r.Prompt, e.profile.MaxBatchedTokens)
 	case e.options.MaxWaiting > 0 && e.waiting.length >= e.options.MaxWaiting:
 		return ID{}, ErrQueueFull
 	}
@@ -181,9 +212,10 @@ func (e *Engine) Add(now time.Duration, r Request) (ID, error) {
 	s := &e.sequences[slot]
 	s.Request = r
 	s.state = isWaiting
-	s.aborted, s.admitted = false, false
+	s.aborted, s.admitted, s.loading, s.loaded = false, false, false, false
 	s.total, s.computed, s.scheduled, s.hashed = r.Prompt, 0, 0, 0
 	s.timeline = Timeline{Arrived: now, Prompt: r.Prompt}
+	e.remote = e.remote || r.RemoteKV
 	e.waiting.pushBack(e.sequences, slot)
 	return ID{slot, s.generation}, nil
 }
@@ -195,13 +227,14 @@ func (e *Engine) Abort(id ID) bool {
 		return false
 	}
 	s := &e.sequences[id.Slot]
-	if s.generation != id.Generation || s.state == vacant || s.aborted {
+	if s.generation != id.Generation || s.state == vacant || s.state == isHeld || s.aborted {
 		return false
 	}
 	e.counters.Aborted++
 	switch {
 	case s.state == isWaiting:
 		e.waiting.remove(e.sequences, id.Slot)
+		e.dropBlocks(s)
 		e.leave(id.Slot)
 	case e.inFlight:
 		s.aborted = true
@@ -243,6 +276,10 @@ func (e *Engine) ResetCache() bool {
 		return false
 	}
 	e.pool.forget()
+	if e.options.BlockEvents {
+		// As in vLLM, nobody hears of it before the next step ends.
+		e.events = append(e.events, BlockEvent{Kind: Cleared})
+	}
 	return true
 }
 
@@ -268,8 +305,16 @@ func (e *Engine) leave(slot int32) {
 // stopRunning gives back the blocks and the adapter of a request that was taken from e.running.
 func (e *Engine) stopRunning(slot int32) {
 	s := &e.sequences[slot]
+	e.dropBlocks(s)
+	e.dropAdapter(s)
+}
+
+func (e *Engine) dropBlocks(s *sequence) {
 	e.pool.release(s.blocks)
 	s.blocks = s.blocks[:0]
+}
+
+func (e *Engine) dropAdapter(s *sequence) {
 	if s.Adapter > 0 {
 		e.loraRunning[s.Adapter]--
 		if e.loraRunning[s.Adapter] == 0 {

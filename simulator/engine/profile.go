@@ -1,11 +1,6 @@
 package engine
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-	"time"
-)
+import "time"
 
 // Profile is one kind of engine: a model on a piece of hardware, with the engine's own defaults for that hardware. It is
 // data and may be copied and changed freely.
@@ -26,17 +21,60 @@ type Profile struct {
 	// MaxModelLen bounds prompt plus output of one request, in tokens.
 	MaxModelLen int32
 
+	// TensorParallel is the number of devices that the engine runs on.
+	TensorParallel int32
+
+	// KVBytesPerToken is what a transfer of one token's keys and values moves.
+	KVBytesPerToken int64
+
+	// PeerBytesPerSecond is how fast, one way, a device reaches another one in the same machine; 0: not at all, as between
+	// MIG slices, whose contents go through the host. NetworkBytesPerSecond is how fast it reaches other machines.
+	PeerBytesPerSecond, NetworkBytesPerSecond float64
+
 	// Step is how long a step takes.
 	Step StepTime
+
+	// Sources say where the figures come from.
+	Sources Sources
+}
+
+// Kind is how sure a figure is.
+type Kind string
+
+const (
+	// Measured figures were read off a running engine.
+	Measured Kind = "measured"
+
+	// Fitted ones make the model agree with measurements.
+	Fitted Kind = "fitted"
+
+	// Derived ones follow from data sheets and from efficiencies measured elsewhere.
+	Derived Kind = "derived"
+)
+
+// Source is where a figure comes from.
+type Source struct {
+	Kind Kind   `json:"kind"`
+	Text string `json:"text"`
+}
+
+// Sources are those of a profile's figures: of Blocks, of MaxBatchedTokens with MaxSeqs, of the members of StepTime, and of
+// the bandwidths between devices.
+type Sources struct {
+	Blocks, Limits                                                          Source
+	Base, PerPrefillToken, Attention, PerSequence, PerContextToken, Experts Source
+	Hardware                                                                Source
 }
 
 // StepTime is the step-time model. With P the uncached prefill tokens of a step, A the sum of the context lengths that
 // those tokens attend to, S the number of requests scheduled, and C the context tokens that the decoding ones read:
 //
-//	step = Base + PerPrefillToken·P + PerPrefillToken·A/AttentionTokens + PerSequence·S + PerContextToken·max(0, C - ReferenceContext·D)
+//	step = Base + PerPrefillToken·P + PerPrefillToken·A/AttentionTokens + PerSequence·S
+//	     + PerContextToken·max(0, C - ReferenceContext·D) + AllExperts·touched
+//	touched = 1 - ((Experts - ExpertsPerToken)/Experts)^(P+D)
 //
-// where D is the number of decoding requests. All times are whole nanoseconds and the sum is made in
-// integers, so a step lasts equally long on every machine.
+// where D is the number of decoding requests. All times are whole nanoseconds, the sum is made in integers and touched in
+// single products, so a step lasts equally long on every machine.
 type StepTime struct {
 	// Base is the time of an empty step: the weights are read once, kernels are launched.
 	Base time.Duration
@@ -56,6 +94,11 @@ type StepTime struct {
 	// ReferenceContext is the mean context, in tokens, at which Base and PerSequence were measured: they contain the
 	// reading of that much already.
 	ReferenceContext int64
+
+	// AllExperts is the time of reading the weights of all routed experts. Of Experts in each layer a token uses
+	// ExpertsPerToken; those that no token of the step uses are not read. 0: a dense model, or experts are part of Base.
+	AllExperts               time.Duration
+	Experts, ExpertsPerToken int32
 }
 
 // Load is the work of one step, as StepTime counts it.
@@ -83,95 +126,80 @@ func (t StepTime) Of(l Load) time.Duration {
 	if beyond := l.DecodeContext - t.ReferenceContext*int64(l.Decodes); beyond > 0 {
 		d += t.PerContextToken * time.Duration(beyond)
 	}
+	if t.AllExperts > 0 {
+		d += time.Duration(float64(t.AllExperts) * t.touched(l.PrefillTokens+l.Decodes))
+	}
 	return d
 }
 
-// Profiles returns the built-in profiles, by hardware and model.
+// touched is the expected share of experts that so many tokens use, if each chooses evenly. Powers are made of explicitly
+// rounded products, which are the same on every machine.
+func (t StepTime) touched(tokens int32) float64 {
+	untouched, square := 1.0, float64(t.Experts-t.ExpertsPerToken)/float64(t.Experts)
+	for n := tokens; n > 0; n >>= 1 {
+		if n&1 == 1 {
+			untouched = float64(untouched * square)
+		}
+		square = float64(square * square)
+	}
+	return 1 - untouched
+}
+
+// Profiles returns the built-in profiles: each piece of hardware with each model that fits on it, and the number of devices
+// that Choice has by default. The first is the measured one.
 func Profiles() []Profile {
-	return []Profile{llama8BOnH100(), llama8BOnMIG()}
+	var all []Profile
+	for _, h := range Devices() {
+		for _, m := range Models() {
+			if p, err := profileOf(h, m, Choice{}); err == nil {
+				all = append(all, p)
+			}
+		}
+	}
+	return all
 }
 
 // ProfileFor returns the built-in profile of this hardware and model. The model may be given by its flag name or in full.
-// The error names what there is.
+// The error names what there is, or shows why the model does not fit.
 func ProfileFor(hardware, model string) (Profile, error) {
-	var pairs []string
-	for _, p := range Profiles() {
-		if p.Hardware == hardware && (p.ModelFlag == model || p.Model == model) {
-			return p, nil
-		}
-		pairs = append(pairs, fmt.Sprintf("%s with %s", p.Hardware, p.ModelFlag))
-	}
-	slices.Sort(pairs)
-	return Profile{}, fmt.Errorf("no profile for hardware %q with model %q; there are: %s", hardware, model, strings.Join(pairs, ", "))
+	return ProfileWith(hardware, model, Choice{})
 }
 
-// llama8BOnH100 is Llama-3.1-8B in BF16 on a whole H100 SXM with 80 GB.
-func llama8BOnH100() Profile {
-	return Profile{
-		Hardware:  "h100-sxm",
-		ModelFlag: "llama-3.1-8b",
-		Model:     "meta-llama/Llama-3.1-8B-Instruct",
-
-		// 29,205 blocks of 16 tokens (467k tokens): the count that BLIS records for this model and GPU at TP1. The
-		// bound (0.9·80 GB - weights)/131,072 bytes per token gives 447k, 4 % less.
-		Blocks:      29_205,
-		BlockTokens: 16,
-
-		// vLLM's defaults of the API server on a device with 70 GiB or more that is no A100.
-		MaxBatchedTokens: 8192,
-		MaxSeqs:          1024,
-
-		// The model's own max_position_embeddings.
-		MaxModelLen: 131_072,
-
-		Step: StepTime{
-			// A least-squares fit of step_ms = 6.86 + 0.0311·P + 0.0028·batch over the 21 stages that inference-perf
-			// publishes for this model on one H100 with vLLM 0.11.0 (demos/kubecon-na-2025); largest error 7.3 %.
-			Base:            6860 * time.Microsecond,
-			PerPrefillToken: 31_100 * time.Nanosecond,
-			PerSequence:     2800 * time.Nanosecond,
-
-			// 2·active parameters / (attention FLOPs per context token): 2·8.03e9 / (4·32 layers·4096).
-			AttentionTokens: 30_600,
-
-			// 131,072 bytes of KV per token / (3.35 TB/s · 0.70), the bandwidth efficiency that the fit implies. The fit
-			// cannot tell it from PerSequence, since its prompts of 192 and outputs of 64 tokens keep the context at
-			// 224 on average; so it counts beyond that, and the fit holds exactly where it was made.
-			PerContextToken:  56 * time.Nanosecond,
-			ReferenceContext: 224,
-		},
+// ProfileWith is ProfileFor with a choice of its own.
+func ProfileWith(hardware, model string, c Choice) (Profile, error) {
+	h, err := HardwareFor(hardware)
+	if err != nil {
+		return Profile{}, err
 	}
+	m, err := ModelFor(model)
+	if err != nil {
+		return Profile{}, err
+	}
+	return profileOf(h, m, c)
 }
 
-// llama8BOnMIG is Llama-3.1-8B in BF16 on a MIG slice 3g.40gb of an H100: 60 of 132 SMs, 4 of 8 memory slices, 39.5 GiB.
-// Nobody published a measurement; everything is derived from the whole H100 with its measured efficiencies.
-func llama8BOnMIG() Profile {
-	return Profile{
-		Hardware:  "h100-mig-3g.40gb",
-		ModelFlag: "llama-3.1-8b",
-		Model:     "meta-llama/Llama-3.1-8B-Instruct",
-
-		// 148k tokens: (0.9·39.5 GiB - weights and overhead) / 131,072 bytes per token.
-		Blocks:      9250,
-		BlockTokens: 16,
-
-		// vLLM's defaults of the API server on a device below 70 GiB, which a slice is, whatever the GPU's name.
-		MaxBatchedTokens: 2048,
-		MaxSeqs:          256,
-
-		MaxModelLen: 131_072,
-
-		Step: StepTime{
-			// Weights over half the bandwidth: 16.06 GB / (1.675 TB/s · 0.70).
-			Base: 13_700 * time.Microsecond,
-			// 2·8.03e9 FLOP / (450 TFLOPS · 0.52), the prefill MFU that the H100 fit implies.
-			PerPrefillToken: 69 * time.Microsecond,
-			// The H100's 2.8 µs over 60 of 132 SMs: the output layer is bound by compute.
-			PerSequence:     6200 * time.Nanosecond,
-			AttentionTokens: 30_600,
-			// 131,072 bytes / (1.675 TB/s · 0.70).
-			PerContextToken:  112 * time.Nanosecond,
-			ReferenceContext: 224,
-		},
+// profileOf returns what was measured of m on h, or derives it.
+func profileOf(h Hardware, m Model, c Choice) (Profile, error) {
+	p, err := Derive(h, m, c)
+	if err == nil && h.Name == "h100-sxm" && m.Flag == "llama-3.1-8b" && p.TensorParallel == 1 {
+		p = llama8BOnH100(p)
 	}
+	return p, err
+}
+
+// llama8BOnH100 puts what was measured and fitted of Llama-3.1-8B in BF16 on one H100 SXM into its derived profile.
+func llama8BOnH100(p Profile) Profile {
+	p.Blocks = 29_205 * 16 / p.BlockTokens
+	p.Sources.Blocks = Source{Measured, "29,205 blocks of 16 tokens, which BLIS records for this model and GPU; the bound from memory is 4 % less"}
+
+	p.Step.Base = 6860 * time.Microsecond
+	p.Step.PerPrefillToken = 31_100 * time.Nanosecond
+	p.Step.PerSequence = 2800 * time.Nanosecond
+	fit := Source{Fitted, "least squares over the 21 stages that inference-perf publishes for this model on one H100 with vLLM 0.11.0 (demos/kubecon-na-2025); largest error 7.3 %"}
+	p.Sources.Base, p.Sources.PerPrefillToken, p.Sources.PerSequence = fit, fit, fit
+
+	// The fit cannot tell the reading of contexts from PerSequence: its prompts of 192 and outputs of 64 tokens keep the
+	// context at 224 on average. So it counts beyond that, and the fit holds exactly where it was made.
+	p.Step.ReferenceContext = 224
+	return p
 }

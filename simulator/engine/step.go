@@ -35,8 +35,9 @@ type Finished struct {
 type Timeline struct {
 	Arrived, Admitted, FirstToken, LastToken time.Duration
 
-	// Prompt and Output are tokens; Cached those of the prompt that the prefix cache gave at the first admission.
-	Prompt, Cached, Output int32
+	// Prompt and Output are tokens; Cached those of the prompt that the prefix cache gave at the first admission, and Remote
+	// those that another engine's did.
+	Prompt, Cached, Remote, Output int32
 
 	// Preemptions is how often it was sent back to the waiting queue.
 	Preemptions int32
@@ -50,6 +51,13 @@ type Result struct {
 	// Tokens are in the order in which their requests run, Finished likewise.
 	Tokens   []Token
 	Finished []Finished
+
+	// Loading are the requests with RemoteKV that were given blocks since the last call. The host begins their transfers.
+	Loading []Loading
+
+	// Blocks is what became cached and was evicted for the step that ended, in order, with Options.BlockEvents. vLLM publishes
+	// it when the step has ended, one batch per step.
+	Blocks []BlockEvent
 }
 
 // Step ends the running step if now has come to its end, and then begins the next one at now, if any request can run. The
@@ -59,11 +67,13 @@ func (e *Engine) Step(now time.Duration) Result {
 	var r Result
 	if e.inFlight && now >= e.step.End {
 		r.Ended = e.complete()
-		r.Tokens, r.Finished = e.tokens, e.finished
+		r.Tokens, r.Finished, r.Blocks = e.tokens, e.finished, e.published
 	}
 	if !e.inFlight {
 		e.begin(now)
 	}
+	e.told, e.loading = e.loading, e.told[:0]
+	r.Loading = e.told
 	return r
 }
 
@@ -71,6 +81,7 @@ func (e *Engine) Step(now time.Duration) Result {
 // ones, unless a running one had to be preempted.
 func (e *Engine) begin(now time.Duration) {
 	e.step = Step{Start: now}
+	e.victims = e.victims[:0]
 	budget := e.scheduleRunning(e.profile.MaxBatchedTokens)
 	if e.step.Preempted == 0 {
 		e.admit(now, budget)
@@ -78,12 +89,17 @@ func (e *Engine) begin(now time.Duration) {
 	if e.step.Sequences == 0 {
 		return
 	}
-	took := e.profile.Step.Of(e.step.Load)
+	e.step.End = now + e.duration(e.step.Load)
+	e.inFlight = true
+}
+
+// duration is how long a step with load l takes on this engine at present.
+func (e *Engine) duration(l Load) time.Duration {
+	took := e.profile.Step.Of(l)
 	if e.slowdown != 1 {
 		took = time.Duration(float64(took) * e.slowdown)
 	}
-	e.step.End = now + took
-	e.inFlight = true
+	return took
 }
 
 // scheduleRunning gives each running request its tokens, in the order of admission, and returns what is left of the budget.
@@ -114,9 +130,18 @@ func (e *Engine) grow(s *sequence, n int32) bool {
 		return false
 	}
 	for ; lacking > 0; lacking-- {
-		s.blocks = append(s.blocks, e.pool.take())
+		s.blocks = append(s.blocks, e.take())
 	}
 	return true
+}
+
+// take takes the block that was free longest; what it held is not cached any more.
+func (e *Engine) take() int32 {
+	b, evicted, hash := e.pool.take()
+	if evicted && e.options.BlockEvents {
+		e.events = append(e.events, BlockEvent{Kind: Removed, Hash: hash})
+	}
+	return b
 }
 
 // preempt sends a request back to the front of the waiting queue. It will compute everything anew, but for what is still
@@ -126,14 +151,17 @@ func (e *Engine) preempt(slot int32) {
 	s := &e.sequences[slot]
 	s.state = isWaiting
 	s.computed, s.hashed = 0, 0
+	s.loaded = false
 	s.timeline.Preemptions++
 	e.waiting.pushFront(e.sequences, slot)
 	e.step.Preempted++
+	e.victims = append(e.victims, ID{slot, s.generation})
 	e.counters.Preemptions++
 }
 
 // admit lets waiting requests run, first come, first served. The first one that lacks blocks stops the loop: smaller ones
-// behind it do not overtake. One whose adapter finds no place is passed over.
+// behind it do not overtake. One whose adapter finds no place, or whose contents are on their way from another engine, is
+// passed over and keeps its place (Scheduler.schedule, the loop over self.waiting with skipped_waiting_requests).
 func (e *Engine) admit(now time.Duration, budget int32) {
 	for slot := e.waiting.head; slot != none && budget > 0 && len(e.running) < int(e.profile.MaxSeqs); {
 		s := &e.sequences[slot]
@@ -142,9 +170,25 @@ func (e *Engine) admit(now time.Duration, budget int32) {
 			slot = following
 			continue
 		}
-		cached := e.findCached(s)
+		cached := s.computed
+		if !s.loaded {
+			cached = e.findCached(s)
+			if s.RemoteKV && !s.admitted && cached < s.Prompt-1 {
+				if !e.seat(s, cached, s.Prompt-cached) {
+					return
+				}
+				e.load(now, slot, cached)
+				slot = following
+				continue
+			}
+		}
 		n := min(s.total-cached, e.options.LongPrefill, budget)
-		if !e.seat(s, cached, n) {
+		if e.options.NoChunkedPrefill && n < s.total-cached {
+			return
+		}
+		if s.loaded {
+			s.loaded = false // its blocks are there, and hold the token to compute too
+		} else if !e.seat(s, cached, n) {
 			return
 		}
 		e.waiting.remove(e.sequences, slot)
@@ -157,10 +201,7 @@ func (e *Engine) admit(now time.Duration, budget int32) {
 			e.loraRunning[s.Adapter]++
 		}
 		if !s.admitted {
-			s.admitted = true
-			s.timeline.Admitted, s.timeline.Cached = now, cached
-			e.counters.PrefixQueries += int64(s.total)
-			e.counters.PrefixHits += int64(cached)
+			e.noteAdmission(s, now, cached)
 		}
 		e.schedule(s, n)
 		budget -= n
@@ -169,9 +210,17 @@ func (e *Engine) admit(now time.Duration, budget int32) {
 	}
 }
 
-// deferred reports whether s must wait for its adapter, all places being taken by others.
+// noteAdmission counts the first admission of s, which found cached tokens.
+func (e *Engine) noteAdmission(s *sequence, now time.Duration, cached int32) {
+	s.admitted = true
+	s.timeline.Admitted, s.timeline.Cached = now, cached
+	e.counters.PrefixQueries += int64(s.total)
+	e.counters.PrefixHits += int64(cached)
+}
+
+// deferred reports whether s must wait for contents, or for its adapter, all places being taken by others.
 func (e *Engine) deferred(s *sequence) bool {
-	return s.Adapter > 0 && e.loraRunning[s.Adapter] == 0 && e.lorasLoaded >= e.options.MaxLoras
+	return s.loading || s.Adapter > 0 && e.loraRunning[s.Adapter] == 0 && e.lorasLoaded >= e.options.MaxLoras
 }
 
 // findCached collects in e.hits the cached blocks with which s can begin and returns their tokens. The last token is never
@@ -209,7 +258,7 @@ func (e *Engine) seat(s *sequence, cached, n int32) bool {
 		s.blocks = append(s.blocks, b)
 	}
 	for ; wanted > 0; wanted-- {
-		s.blocks = append(s.blocks, e.pool.take())
+		s.blocks = append(s.blocks, e.take())
 	}
 	s.computed = cached
 	s.hashed = int32(len(e.hits))
@@ -227,12 +276,23 @@ func (e *Engine) schedule(s *sequence, n int32) {
 		e.step.PrefillTokens += n
 		e.step.PrefillContext += int64(n)*int64(s.computed) + int64(n)*int64(n+1)/2
 	}
+	e.cache(s, s.computed+n)
+}
+
+// cache makes the blocks of s findable that so many tokens fill.
+func (e *Engine) cache(s *sequence, tokens int32) {
 	if e.options.NoPrefixCache {
 		return
 	}
-	full := min((s.computed+n)/e.profile.BlockTokens, int32(len(s.Hashes)))
+	full := min(tokens/e.profile.BlockTokens, int32(len(s.Hashes)))
 	for ; s.hashed < full; s.hashed++ {
-		e.pool.setHash(s.blocks[s.hashed], s.Hashes[s.hashed])
+		if e.pool.setHash(s.blocks[s.hashed], s.Hashes[s.hashed]) && e.options.BlockEvents {
+			v := BlockEvent{Kind: Stored, Hash: s.Hashes[s.hashed], Adapter: s.Adapter}
+			if s.hashed > 0 {
+				v.Parent = s.Hashes[s.hashed-1]
+			}
+			e.events = append(e.events, v)
+		}
 	}
 }
 
@@ -241,6 +301,7 @@ func (e *Engine) complete() *Step {
 	e.inFlight = false
 	e.tokens, e.finished = e.tokens[:0], e.finished[:0]
 	now := e.step.End
+	e.publish(now)
 	stay := e.running[:0]
 	for _, slot := range e.running {
 		s := &e.sequences[slot]
@@ -256,6 +317,11 @@ func (e *Engine) complete() *Step {
 			continue
 		}
 		if e.generate(now, slot) {
+			if s.HoldKV {
+				e.dropAdapter(s)
+				s.state = isHeld
+				continue
+			}
 			e.stopRunning(slot)
 			e.leave(slot)
 			continue
@@ -280,6 +346,7 @@ func (e *Engine) generate(now time.Duration, slot int32) bool {
 		t.FirstToken = now
 		e.counters.PromptTokens += int64(s.Prompt)
 		e.counters.CachedPromptTokens += int64(t.Cached)
+		e.counters.RemotePromptTokens += int64(t.Remote)
 	}
 	t.LastToken = now
 	e.counters.GenerationTokens++

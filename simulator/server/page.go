@@ -37,7 +37,7 @@ func (s *stats) append(dst []byte, e *engine.Engine, wall time.Time) []byte {
 	p.counter("num_preemptions", "Preemptions so far.", c.Preemptions)
 	p.counter("prompt_tokens", "Prompt tokens processed.", c.PromptTokens)
 	p.counters("prompt_tokens_by_source", "Prompt tokens by source.", "source",
-		labelled{"local_compute", c.PromptTokens - c.CachedPromptTokens}, labelled{"local_cache_hit", c.CachedPromptTokens}, labelled{"external_kv_transfer", 0})
+		labelled{"local_compute", c.PromptTokens - c.CachedPromptTokens - c.RemotePromptTokens}, labelled{"local_cache_hit", c.CachedPromptTokens}, labelled{"external_kv_transfer", c.RemotePromptTokens})
 	p.counter("prompt_tokens_cached", "Prompt tokens that were cached.", c.CachedPromptTokens)
 	p.counters("prompt_tokens_cached_by_source", "Cached prompt tokens by cache tier.", "source",
 		labelled{"device", c.PrefixHits}, labelled{"host", 0}, labelled{"p2p", 0}, labelled{"disk", 0}, labelled{"external_unspecified", 0})
