@@ -58,14 +58,17 @@ func (f *File) Effective() []byte { return f.effective }
 // Digest names the effective configuration: its SHA-256 in hexadecimal. Texts that mean the same have the same digest.
 func (f *File) Digest() string { return f.digest }
 
-// Build makes the configuration run. ports are the edge's halves of plugins. A plugin's objections are given its place in
-// the text: that of the parameter it speaks of, else its own. The result is nil if there are problems.
+// Build makes the configuration run. ports are the edge's halves of plugins. What a plugin refuses or warns of is given its
+// place in the text: that of the parameter it speaks of, else its own. The result is nil if one of the problems is an error.
 func (f *File) Build(ports ...any) (*plugins.Built, []Problem) {
+	r := &log{file: f.Name}
 	built, err := plugins.Build(f.Spec, f.entries, ports...)
 	if err == nil {
-		return built, nil
+		for _, w := range built.Warnings() {
+			f.warn(r, w)
+		}
+		return built, r.sorted()
 	}
-	r := &log{file: f.Name}
 	for _, e := range flatten(err) {
 		var of *plugins.BuildError
 		if !errors.As(e, &of) {
@@ -76,6 +79,30 @@ func (f *File) Build(ports ...any) (*plugins.Built, []Problem) {
 		r.errorf(f.place(of), CodeBuild, suggestion, "%s", message)
 	}
 	return nil, r.sorted()
+}
+
+// warn enters a plugin's warning, unless it is about a parameter that the text leaves to its default.
+func (f *File) warn(r *log, w plugins.Warning) {
+	p, place := f.doc.plugin(w.Plugin), pos{}
+	if p != nil {
+		place = p.at
+	}
+	if w.Parameter != "" {
+		name := w.Parameter
+		if i := strings.IndexAny(name, ".["); i >= 0 {
+			name = name[:i]
+		}
+		if p == nil {
+			return
+		}
+		given, ok := p.given[name]
+		if !ok {
+			return
+		}
+		place = given
+	}
+	message, suggestion, _ := strings.Cut(w.Message, "; ")
+	r.warnf(place, CodeNoEffect, suggestion, "plugin %q: %s", w.Plugin, message)
 }
 
 // flatten returns the single errors that were joined, those joined inside a BuildError each under its plugin.

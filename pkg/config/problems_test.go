@@ -44,7 +44,7 @@ func runProblems(t *testing.T, rows []problemRow) {
 				t.Errorf("file is %v with problems %v", file, problems)
 			}
 			if file != nil {
-				if _, problems := file.Build(); len(problems) > 0 {
+				if built, problems := file.Build(); built == nil {
 					t.Errorf("it loads, but does not build: %v", problems)
 				}
 			}

@@ -37,8 +37,14 @@ func newKnobs() *knobs {
 
 func (*knobs) Score(*plugins.Cycle, []float64) {}
 
-// Provision refuses two parameters that are wrong only together.
-func (k *knobs) Provision(*plugins.Builder) error {
+// Provision refuses two parameters that are wrong only together, and warns of others.
+func (k *knobs) Provision(b *plugins.Builder) error {
+	if k.Mode == "slow" {
+		b.Warn("inner.ttl", "inner.ttl is %v and has no effect with mode slow; remove it", k.Inner.TTL)
+	}
+	if k.Full == 1000 {
+		b.Warn("", "full 1000 is more than engines queue; lower it")
+	}
 	if k.On && k.Full == 1 {
 		return errors.New("full 1 with on true prefers nobody; raise full")
 	}

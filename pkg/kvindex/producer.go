@@ -81,7 +81,7 @@ func NewProducer() *Producer {
 	}
 }
 
-// Provision says what it makes, and refuses a bound below one block.
+// Provision says what it makes, refuses a bound below one block, and warns of sizes that count as others.
 func (p *Producer) Provision(b *plugins.Builder) error {
 	p.prompt = plugins.Needs(b, plugins.PromptTokens)
 	p.hashes = plugins.Provides(b, plugins.BlockHashes)
@@ -97,6 +97,11 @@ func (p *Producer) Provision(b *plugins.Builder) error {
 			return fmt.Errorf("maxPrefixTokensToMatch is %d, less than one block of %d tokens, so that nothing would ever match; at least %d, or 0 for no bound",
 				p.MaxPrefixTokensToMatch, p.blockTokens, p.blockTokens)
 		}
+		b.Warn("maxPrefixBlocksToMatch", "maxPrefixBlocksToMatch is %d and has no effect beside maxPrefixTokensToMatch %d; set maxPrefixTokensToMatch to 0, or remove it",
+			p.MaxPrefixBlocksToMatch, p.MaxPrefixTokensToMatch)
+	}
+	if p.BlockSizeTokens < MinBlockTokens {
+		b.Warn("blockSizeTokens", "blockSizeTokens is %d and counts as %d; write %d, or remove it", p.BlockSizeTokens, MinBlockTokens, MinBlockTokens)
 	}
 	p.indexes = make([]Approximate, len(b.Pools))
 	p.looked = make([]observed, len(b.Pools))

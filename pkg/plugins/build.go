@@ -178,6 +178,7 @@ type instance struct {
 	needs     []int32
 	provides  []int32
 	clash     error
+	warnings  []Warning
 	added     bool // by default, not by the configuration
 	index     int
 }

@@ -134,8 +134,9 @@ type AnswerHook interface {
 type Settler interface{ Settle(r *Request, o Outcome) }
 
 // Provisioner is called once per configuration, after strict decoding and bounds, before the first request. It takes
-// handles of facts and ports, and refuses parameters that are wrong only together. It has no side effects: a
-// configuration is provisioned again when producers are added, and when it is only checked.
+// handles of facts and ports, refuses parameters that are wrong only together, and warns of those that have no effect
+// ([Builder.Warn]). It has no side effects: a configuration is provisioned again when producers are added, and when it is
+// only checked.
 type Provisioner interface{ Provision(b *Builder) error }
 
 // Ticker acts later: Tick is called at the instant it last asked for and returns its next deadline, 0 for none. It is
