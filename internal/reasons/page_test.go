@@ -2,6 +2,7 @@ package reasons
 
 import (
 	"bytes"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
@@ -18,12 +19,16 @@ func TestTheReferencePageIsThatOfTheTable(t *testing.T) {
 	}
 	pages := map[string]bool{}
 	for _, dir := range []string{printed, kept} {
-		entries, err := os.ReadDir(dir)
+		err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			page, err := filepath.Rel(dir, name)
+			pages[page] = true
+			return err
+		})
 		if err != nil {
 			t.Fatal(err)
-		}
-		for _, e := range entries {
-			pages[e.Name()] = true
 		}
 	}
 	if len(pages) == 0 {

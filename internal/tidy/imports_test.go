@@ -70,6 +70,7 @@ func house() []room {
 		{"internal/e2e", []string{"pkg/...", "simulator/...", "benchmarks/..."}, false},
 		{"internal/adapters", []string{"pkg/..."}, false},
 		{"internal/reasons", []string{"pkg/..."}, false},
+		{"internal/describe", []string{"pkg/..."}, false},
 	}
 	for _, p := range plugin {
 		may := slices.Clone(seen)

@@ -2,26 +2,49 @@ package cli
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/reason"
 )
 
-func docsCommand() *cobra.Command {
+func docsCommand(entries []plugins.Entry) *cobra.Command {
 	return &cobra.Command{
 		Use: "docs DIR", Hidden: true, Args: cobra.ExactArgs(1),
 		Short: "Print the reference pages from the code into a folder",
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := os.MkdirAll(args[0], 0o755); err != nil {
+			pages := referencePages(entries)
+			if err := os.RemoveAll(filepath.Join(args[0], "plugins")); err != nil { // pages of types that are gone
 				return err
 			}
-			return os.WriteFile(filepath.Join(args[0], "reasons.md"), reasonsPage(), 0o644)
+			for _, name := range slices.Sorted(maps.Keys(pages)) {
+				path := filepath.Join(args[0], filepath.FromSlash(name))
+				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+					return err
+				}
+				if err := os.WriteFile(path, pages[name], 0o644); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
+}
+
+// referencePages prints every page of the reference, by its path below docs/reference.
+func referencePages(entries []plugins.Entry) map[string][]byte {
+	all := manuals(entries)
+	pages := map[string][]byte{"reasons.md": reasonsPage(), "plugins/README.md": pluginsIndex(all)}
+	for _, m := range all {
+		pages["plugins/"+m.Type+".md"] = m.page()
+	}
+	return pages
 }
 
 // reasonsPage prints the table of reasons.

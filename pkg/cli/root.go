@@ -56,8 +56,8 @@ func rootCommand(entries []plugins.Entry) *cobra.Command {
 	})
 	root.AddCommand(
 		serveCommand(entries, "epp"), serveCommand(entries, "gateway"),
-		explainCommand(entries), configCommand(entries),
-		simCommand(), demoCommand(), benchCommand(), versionCommand(), docsCommand(),
+		explainCommand(entries), configCommand(entries), pluginsCommand(entries),
+		simCommand(), demoCommand(), benchCommand(), versionCommand(), docsCommand(entries),
 	)
 	refuseWrongArguments(root)
 	return root

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,10 +44,8 @@ func (r *reader) resolveTypes(d *document, entries []plugins.Entry) {
 }
 
 func (r *reader) findType(p *pluginDecl, entries []plugins.Entry) *typeInfo {
-	var known []string
 	for i := range entries {
 		e := &entries[i]
-		known = append(known, e.Type)
 		if e.Type == p.typ {
 			return &typeInfo{typ: e.Type, entry: e, make: e.New}
 		}
@@ -56,7 +55,6 @@ func (r *reader) findType(p *pluginDecl, entries []plugins.Entry) *typeInfo {
 		}
 	}
 	for _, s := range standingTypes {
-		known = append(known, s.typ)
 		if s.typ == p.typ {
 			return &s
 		}
@@ -67,25 +65,47 @@ func (r *reader) findType(p *pluginDecl, entries []plugins.Entry) *typeInfo {
 			return nil
 		}
 	}
-	all := known
+	r.errorf(p.typAt, CodeUnknownType, adviceOnUnknown(p.typ, entries), "plugin %q: unknown type %q", p.name, p.typ)
+	return nil
+}
+
+// adviceOnUnknown suggests the nearest type of the catalogue, of those that stand without a plugin, or of other pickers.
+func adviceOnUnknown(typ string, entries []plugins.Entry) string {
+	var types, known []string
+	for _, e := range entries {
+		types = append(types, e.Type)
+	}
+	known = append(known, types...)
+	for _, s := range standingTypes {
+		known = append(known, s.typ)
+	}
+	all := slices.Clone(known)
 	for _, o := range otherTypes {
 		all = append(all, o.typ)
 	}
-	suggestion := ""
-	if near := nearest(p.typ, all); slices.Contains(known, near) {
-		suggestion = fmt.Sprintf("did you mean %q?", near)
-	} else if i := slices.IndexFunc(otherTypes[:], func(o otherType) bool { return o.typ == near }); i >= 0 {
-		suggestion = fmt.Sprintf("if %q is meant, it is not available in this version: %s", near, otherTypes[i].advice(entries))
+	near := nearest(typ, all)
+	if slices.Contains(known, near) {
+		return fmt.Sprintf("did you mean %q?", near)
 	}
-	if suggestion == "" {
-		types := make([]string, 0, len(entries))
-		for _, e := range entries {
-			types = append(types, e.Type)
+	if i := slices.IndexFunc(otherTypes[:], func(o otherType) bool { return o.typ == near }); i >= 0 {
+		return fmt.Sprintf("if %q is meant, it is not available in this version: %s", near, otherTypes[i].advice(entries))
+	}
+	return "one of " + strings.Join(types, ", ")
+}
+
+// NoSuchType says of a type that the catalogue does not have what it is and what to use in its place.
+func NoSuchType(typ string, entries []plugins.Entry) string {
+	for _, s := range standingTypes {
+		if s.typ == typ {
+			return fmt.Sprintf("%q needs no plugin: a configuration may name it, and %s", typ, cmp.Or(s.stands, "it changes nothing"))
 		}
-		suggestion = "one of " + strings.Join(types, ", ")
 	}
-	r.errorf(p.typAt, CodeUnknownType, suggestion, "plugin %q: unknown type %q", p.name, p.typ)
-	return nil
+	for _, o := range otherTypes {
+		if o.typ == typ {
+			return fmt.Sprintf("type %q is not available in this version; %s", typ, o.advice(entries))
+		}
+	}
+	return fmt.Sprintf("there is no type %q; %s", typ, adviceOnUnknown(typ, entries))
 }
 
 // roles tell where a plugin may be named.
@@ -97,7 +117,7 @@ func isStage(p *pluginDecl) bool   { _, ok := p.value.(plugins.Stage); return ok
 
 func makesFacts(p *pluginDecl) bool {
 	switch p.value.(type) {
-	case plugins.Producer, plugins.Describer:
+	case plugins.Producer, plugins.Describer, plugins.Observer:
 		return true
 	}
 	return false
@@ -109,7 +129,8 @@ func inProfile(p *pluginDecl) bool { return isScorer(p) || isFilter(p) || isPick
 // ordered reports whether the place of p in the list of plugins matters: stages and hooks run in its order.
 func ordered(p *pluginDecl) bool {
 	switch p.value.(type) {
-	case plugins.Stage, plugins.Producer, plugins.Describer, plugins.RequestHook, plugins.ResponseHook, plugins.Settler, plugins.Ticker:
+	case plugins.Stage, plugins.Producer, plugins.Describer, plugins.Observer, plugins.RequestHook, plugins.ResponseHook, plugins.AnswerHook,
+		plugins.Settler, plugins.Ticker:
 		return true
 	}
 	return false

@@ -94,6 +94,7 @@ func Needs[H handle[H]](b *Builder, f Fact[H]) H {
 // Uses returns the handle of a fact, and whether anybody provides it. Without a provider its values stay unset.
 func Uses[H handle[H]](b *Builder, f Fact[H]) (h H, provided bool) {
 	slot := declare(b, f)
+	b.it.uses = append(b.it.uses, slot)
 	if b.built.facts[slot].provided() {
 		b.it.needs = append(b.it.needs, slot)
 		return f.handleAt(slot), true
@@ -149,7 +150,7 @@ func declare[H handle[H]](b *Builder, f Fact[H]) int32 {
 	}
 	slot := int32(len(b.built.facts))
 	h := f.handleAt(slot)
-	info := factInfo{name: f.Name, perEndpoint: h.perEndpoint(), newCell: h.cell, reads: f.reads}
+	info := factInfo{name: f.Name, unit: f.Unit, source: f.Source, perEndpoint: h.perEndpoint(), newCell: h.cell, reads: f.reads}
 	if f.pool != nil {
 		info.fill = func(c *Cycle) { f.pool(c, h) }
 	}
@@ -162,6 +163,8 @@ func declare[H handle[H]](b *Builder, f Fact[H]) int32 {
 
 type factInfo struct {
 	name        string
+	unit        string
+	source      string
 	perEndpoint bool
 	newCell     func() cell
 	fill        func(*Cycle)
@@ -175,7 +178,8 @@ func (f *factInfo) provided() bool { return f.provider != nil || f.fill != nil |
 type instance struct {
 	name, typ string
 	value     any
-	needs     []int32
+	needs     []int32 // what it reads: what it needs, and what it uses where somebody provides it
+	uses      []int32 // what it reads only where somebody provides it
 	provides  []int32
 	clash     error
 	warnings  []Warning

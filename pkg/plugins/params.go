@@ -41,6 +41,7 @@ func (k ParamKind) String() string {
 //	enum=a|b      the texts that are allowed; of a list or table those allowed as items
 //	required      the configuration must give it
 //	was=old|older deprecated names, still accepted
+//	unit=text     what the number counts, where the name does not end in it
 //
 // A pointer is a parameter that may be unset: nil until it is given. Structs nest, and the fields of an embedded struct
 // count as the outer one's. Types that read themselves from text (encoding.TextUnmarshaler, such as netip.Addr) are texts.
@@ -53,6 +54,10 @@ type Param struct {
 	Min, Max string   // as in the tag; empty: no bound
 	Enum     []string // empty: any
 	Was      []string
+	Unit     string // such as "tokens"; empty where nobody says
+
+	// Owner is the struct that has the field, as "import/path.Type", and Field the field's name: where its comment is found.
+	Owner, Field string
 
 	field reflect.Value // addressable; a pointer for a parameter that may be unset
 }
@@ -81,7 +86,7 @@ func fieldsOf(v reflect.Value, path string) []Param {
 		case !f.IsExported() || name == "" || name == "-" || isHandle(f.Type):
 			continue
 		}
-		p := Param{Name: name, Path: name, field: v.Field(i)}
+		p := Param{Name: name, Path: name, Unit: unitOf(name), Owner: TypeName(v.Type()), Field: f.Name, field: v.Field(i)}
 		if path != "" {
 			p.Path = path + "." + name
 		}
@@ -91,6 +96,20 @@ func fieldsOf(v reflect.Value, path string) []Param {
 		out = append(out, p)
 	}
 	return out
+}
+
+// TypeName returns the full name of a type, "import/path.Name".
+func TypeName(t reflect.Type) string { return t.PkgPath() + "." + t.Name() }
+
+// unitOf returns the unit in which a name ends, as "blockSizeTokens" does, or "".
+func unitOf(name string) string {
+	for _, u := range [...]struct{ suffix, unit string }{{"Tokens", "tokens"}, {"Blocks", "blocks"}, {"Bytes", "bytes"}, {"Ms", "ms"},
+		{"Millis", "ms"}, {"Seconds", "s"}, {"Requests", "requests"}, {"BytesPerServer", "bytes"}, {"MBPerServer", "MB"}} {
+		if strings.HasSuffix(name, u.suffix) {
+			return u.unit
+		}
+	}
+	return ""
 }
 
 func isHandle(t reflect.Type) bool {
@@ -162,6 +181,8 @@ func (p *Param) readSchema(tag, where string) {
 			p.Enum = strings.Split(val, "|")
 		case key == "was" && val != "":
 			p.Was = strings.Split(val, "|")
+		case key == "unit" && val != "":
+			p.Unit = val
 		default:
 			panic(fmt.Sprintf("%s: schema tag %q: cannot understand %q", where, tag, part))
 		}

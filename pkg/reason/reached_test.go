@@ -27,9 +27,12 @@ func TestEachReasonIsProducedAndReached(t *testing.T) {
 		if strings.HasSuffix(path, "pkg/gateway/admin/reasons.go") { // says how loud a reason is, not that it occurs
 			return nil
 		}
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution|parser.ParseComments)
 		if err != nil {
 			return err
+		}
+		if ast.IsGenerated(file) { // prints what others do
+			return nil
 		}
 		test := strings.HasSuffix(path, "_test.go")
 		ast.Inspect(file, func(n ast.Node) bool {
