@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/pkg/pool/discovery"
+	"github.com/fairlead/fairlead/pkg/pool/engines"
 	"github.com/fairlead/fairlead/pkg/pool/telemetry"
 	"github.com/fairlead/fairlead/pkg/reason"
 )
@@ -120,8 +122,12 @@ func ways() map[reason.ID]reached {
 			w.forwarded(w.ask(seesHeaders, hello))
 			return w.heard
 		},
-		reason.ScrapeFailed:   scraped("", reason.ScrapeFailed),
-		reason.ScrapeRejected: scraped("vllm:num_requests_waiting 1\nvllm:kv_cache_usage_perc 17\n", reason.ScrapeRejected),
+		reason.ScrapeFailed:       scraped("", reason.ScrapeFailed),
+		reason.ScrapeRejected:     scraped("vllm:num_requests_waiting 1\nvllm:kv_cache_usage_perc 17\n", reason.ScrapeRejected),
+		reason.SeriesMissing:      scraped("vllm:num_requests_waiting 1\n", reason.SeriesMissing),
+		reason.PageReadWhole:      scraped(`{"vllm:num_requests_waiting"} 1`+"\n", reason.PageReadWhole),
+		reason.EngineUnknown:      scraped("vllm:num_requests_waiting 1\n", reason.EngineUnknown),
+		reason.MetricsPortDiffers: scraped("vllm:num_requests_waiting 1\n", reason.MetricsPortDiffers),
 		reason.FallbackServed: func(t *testing.T) *heard {
 			w := newWorld(t, head+"- type: test-in-order\n", nil, dead(t), engine(t, func(http.ResponseWriter, *http.Request) {}))
 			if status, body := w.proxied(); status != 200 {
@@ -195,7 +201,11 @@ func scraped(page string, want reason.ID) reached {
 			}
 			_, _ = w.Write([]byte(page))
 		}))
-		p, err := telemetry.New(telemetry.Options{Pools: w.pools, Sink: w, Clock: func() pool.Instant { return w.now }})
+		members := slices.Clone(w.pools[0].Snapshot().Slots)
+		members[0].Labels = map[string]string{engines.LabelKey: "an engine that nobody knows"}
+		members[0].Metrics, members[0].Addr = members[0].Addr, netip.MustParseAddrPort("192.0.2.1:8000")
+		w.pools[0].Update(w.now, members)
+		p, err := telemetry.New(telemetry.Options{Pools: w.pools, Sink: w, Clock: func() pool.Instant { return w.now }, Port: 9090})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -105,7 +105,10 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 	if err := discover(f, file.Discovery, clk, pools, metrics, log, say, start); err != nil {
 		return err
 	}
-	poll := f.scrape
+	poll, err := scrapeOptions(f.scrape, file, built)
+	if err != nil {
+		return err
+	}
 	poll.Pools, poll.Sink, poll.Clock, poll.Scraped = pools, metrics, clk.Now, metrics.Scraped
 	poller, err := telemetry.New(poll)
 	if err != nil {

@@ -39,6 +39,8 @@ type document struct {
 	upstream upstreamSections
 	// discovery is where endpoints come from, if the document says so; nil leaves it to the command line.
 	discovery *FileDiscovery
+	// metrics says how engines are asked and understood.
+	metrics Metrics
 }
 
 // pluginDecl is one entry of plugins.

@@ -123,9 +123,12 @@ func (d *document) effective() []byte {
 	var root tableNode
 	root.add("apiVersion", text(OwnVersion))
 	root.add("kind", text(Kind))
+	if d.upstream.legacyMetrics {
+		root.add("featureGates", sequence([]*yaml.Node{text("enableLegacyMetrics")}))
+	}
 	var list []*yaml.Node
 	for _, p := range d.plugins {
-		if p.kind.entry == nil && p.value != any(d.discovery) {
+		if p.kind.entry == nil && p.value != any(d.discovery) && !asksForMore(p) {
 			continue // stands without a plugin
 		}
 		var t tableNode

@@ -17,6 +17,10 @@ type File struct {
 	Spec plugins.Spec
 	// Discovery says where endpoints come from; nil leaves it to the command line.
 	Discovery *FileDiscovery
+	// Metrics says how engines are asked for their metrics pages and what those call their quantities.
+	Metrics Metrics
+	// LegacyMetrics has our own metrics printed under their older names too.
+	LegacyMetrics bool
 
 	doc       *document
 	entries   []plugins.Entry
@@ -41,7 +45,7 @@ func Load(data []byte, file string, entries []plugins.Entry) (*File, []Problem) 
 		return nil, r.sorted()
 	}
 	d.order()
-	f := &File{Name: file, APIVersion: d.version, Spec: d.spec(), Discovery: d.discovery, doc: d, entries: entries, effective: d.effective()}
+	f := &File{Name: file, APIVersion: d.version, Spec: d.spec(), Discovery: d.discovery, Metrics: d.metrics, LegacyMetrics: d.upstream.legacyMetrics, doc: d, entries: entries, effective: d.effective()}
 	f.digest = digest(f.effective)
 	return f, r.sorted()
 }

@@ -18,20 +18,6 @@ type FileDiscovery struct {
 
 // The parameters of the types that stand without a plugin, with the values that describe what stands.
 type (
-	metricsSource struct {
-		Scheme     string `json:"scheme"`
-		Path       string `json:"path"`
-		Port       int32  `json:"port"`
-		SkipVerify bool   `json:"insecureSkipVerify"`
-		CACert     string `json:"caCertPath"`
-		ClientCert string `json:"clientCertPath"`
-		ClientKey  string `json:"clientKeyPath"`
-		Interval   string `json:"interval"`
-	}
-	metricsExtractor struct {
-		EngineLabel   string `json:"engineLabelKey"`
-		DefaultEngine string `json:"defaultEngine"`
-	}
 	tokenEstimate struct {
 		ModelName string `json:"modelName"`
 	}
@@ -42,12 +28,8 @@ const tokensStand = "prompts are counted at 4 bytes per token, unless the client
 
 // standingTypes are types of llm-d's endpoint picker whose default is what Fairlead does without a plugin.
 var standingTypes = [...]typeInfo{
-	{typ: "metrics-data-source", stands: "engines are scraped over http at /metrics", make: func() any {
-		return &metricsSource{Scheme: "http", Path: "/metrics", SkipVerify: true}
-	}},
-	{typ: "core-metrics-extractor", stands: "the metric names are vLLM's", empty: []string{"engineConfigs"}, make: func() any {
-		return &metricsExtractor{EngineLabel: "llm-d.ai/engine-type", DefaultEngine: "vllm"}
-	}},
+	{typ: "metrics-data-source", free: names(newMetricsSource()), make: func() any { return newMetricsSource() }},
+	{typ: "core-metrics-extractor", free: names(newMetricsExtractor()), make: func() any { return newMetricsExtractor() }},
 	// Where prompts are estimated a tokenizer's model name asks for nothing.
 	{typ: "token-producer", stands: tokensStand, empty: []string{"vllm", "estimate"}, free: []string{"modelName"}, make: func() any { return &tokenEstimate{} }},
 	{typ: "file-discovery", free: []string{"path", "watchFile"}, make: func() any { return &FileDiscovery{} }},

@@ -10,6 +10,7 @@ import (
 
 // upstreamSections is what the sections of llm-d's endpoint picker ask for that Fairlead must agree with or refuse.
 type upstreamSections struct {
+	legacyMetrics bool // the gate is on
 	flowControl   bool // the gate is on
 	flowControlAt pos  // of the section
 
@@ -63,7 +64,7 @@ func (r *reader) featureGates(key, value *yaml.Node, d *document) {
 		case "dataLayer":
 			r.warnf(at(item), CodeNoEffect, "remove it: engines are always scraped", "featureGates: %s has no effect", text)
 		case "enableLegacyMetrics":
-			r.errorf(at(item), CodeUnsupported, notSupported, "featureGates: enableLegacyMetrics: there are no metrics under other names")
+			d.upstream.legacyMetrics = on
 		default:
 			r.errorf(at(item), CodeUnknownField, didYouMeanOr(name, []string{"flowControl", "haPopulateNonLeaderDatastore"}), "featureGates: unknown gate %q", name)
 		}
@@ -203,6 +204,7 @@ func (r *reader) upstreamSections(d *document) {
 		r.warnf(u.flowControlAt, CodeNoEffect, "remove it", "flowControl has no effect: the gate flowControl is off, and requests are not queued")
 	}
 	r.metricSources(d)
+	r.metrics(d)
 	r.discovery(d)
 	r.parsers(d)
 }

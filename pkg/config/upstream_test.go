@@ -20,7 +20,6 @@ func TestProblemsOfSectionsOfOtherPickers(t *testing.T) {
 			"11:3: warning: featureGates: haPopulateNonLeaderDatastore=false has no effect; remove it: there is no leader election, each replica serves"}},
 		{"gates that cannot be honoured", with("", "featureGates: [flowControl, enableLegacyMetrics=true, flowControll, dataLayer=on, dataLayer, dataLayer]\n"), []string{
 			"9:16: featureGates: flowControl: requests are not queued; " + noFlow,
-			"9:29: featureGates: enableLegacyMetrics: there are no metrics under other names; " + noFlow,
 			`9:55: featureGates: unknown gate "flowControll"; did you mean "flowControl"?`,
 			`9:69: featureGates: "dataLayer=on" is neither on nor off; write dataLayer=true or dataLayer=false`,
 			`9:83: warning: featureGates: dataLayer has no effect; remove it: engines are always scraped`,
@@ -40,10 +39,6 @@ func TestProblemsOfSectionsOfOtherPickers(t *testing.T) {
 
 		{"the data layer's defaults written out", with("- {type: metrics-data-source, parameters: {scheme: http, path: /metrics, insecureSkipVerify: true}}\n- {type: core-metrics-extractor, parameters: {defaultEngine: vllm, engineConfigs: []}}\n",
 			"dataLayer:\n  injectDefaults: false\n  sources: [{pluginRef: metrics-data-source, extractors: [{pluginRef: core-metrics-extractor}]}]\n"), nil},
-		{"other metrics than stand", with("- {type: metrics-data-source, parameters: {scheme: https, interval: 5s}}\n- {type: core-metrics-extractor, parameters: {engineConfigs: [{name: sglang}]}}\n", ""), []string{
-			`4:52: plugin "metrics-data-source": parameter "scheme" of metrics-data-source is not supported; remove it: in this version engines are scraped over http at /metrics`,
-			`4:69: plugin "metrics-data-source": parameter "interval" of metrics-data-source is not supported; remove it: in this version engines are scraped over http at /metrics`,
-			`5:47: plugin "core-metrics-extractor": parameter "engineConfigs" of core-metrics-extractor is not supported; remove it: in this version the metric names are vLLM's`}},
 		{"a data layer that reads nothing", with("", "dataLayer: {injectDefaults: false}\n"), []string{
 			"9:29: dataLayer: injectDefaults is false; remove it: engines are always scraped"}},
 		{"a data layer beyond ours", with("- type: metrics-data-source\n", "dataLayer:\n  sources: [{pluginRef: metrics-data-source}, {pluginRef: queue-scorer, extractors: [{pluginRef: metrics-data-source}]}, {extractors: []}]\n  peerDiscovery: {pluginRef: x}\n  crossReplicaSyncInterval: 1s\n"), []string{

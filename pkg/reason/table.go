@@ -45,6 +45,10 @@ const (
 	DiscoveryRefused
 	HookPanic
 	BodyUnread
+	SeriesMissing
+	PageReadWhole
+	EngineUnknown
+	MetricsPortDiffers
 )
 
 var table = [...]Row{
@@ -151,4 +155,16 @@ var table = [...]Row{
 	BodyUnread: {Code: "body_unread",
 		Means:  "the body is in a form that is passed through unread",
 		Remedy: "none needed; scheduling used what the headers say"},
+	SeriesMissing: {Code: "series_missing",
+		Means:  "an endpoint's metrics page lacks a series that its engine should have; the quantity is unknown",
+		Remedy: "check the engine's version and the endpoint's engine-type label; engineConfigs maps other names, and an empty spec asks for none"},
+	PageReadWhole: {Code: "page_read_whole",
+		Means:  "an endpoint's metrics page is written in a rare form and is parsed as a whole, at a higher cost; counted once per endpoint",
+		Remedy: "none needed; have the engine write the plain text format to save time"},
+	EngineUnknown: {Code: "engine_unknown",
+		Means:  "an endpoint's label names an engine that nobody described; its page is read as the default engine's",
+		Remedy: "correct the label, or describe the engine under engineConfigs of core-metrics-extractor"},
+	MetricsPortDiffers: {Code: "metrics_port_differs",
+		Means:  "an endpoint has a metrics port of its own, other than that of metrics-data-source; its own is asked",
+		Remedy: "remove one of the two, unless it is meant so"},
 }

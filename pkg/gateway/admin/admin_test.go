@@ -270,7 +270,7 @@ func TestTheMetricsPage(t *testing.T) {
 	w.m.ObserveDecision(15 * time.Microsecond)
 	w.m.Received("request_headers")
 	w.m.Scraped(telemetry.Scrape{Took: 3 * time.Millisecond, Bytes: 1000, Rejected: 1})
-	w.m.Scraped(telemetry.Scrape{Took: time.Second, Err: errors.New("refused")})
+	w.m.Scraped(telemetry.Scrape{Took: time.Second, Outcome: telemetry.Unreachable, Err: errors.New("refused")})
 	w.m.Note(reason.FallbackServed, "")
 	snap := w.pools[0].Snapshot()
 	sample := pool.NoSample()

@@ -79,7 +79,7 @@ func NewMetrics(log *slog.Logger) *Metrics {
 	m.duration = histogram("request_duration_seconds", "From a request's headers to the end of its answer.", coarse, "pool", "ending")
 	m.tokens = counter("tokens_total", "Tokens that engines reported of answers we saw; kind is prompt, cached or completion.", "pool", "kind")
 	m.messages = counter("ext_proc_messages_total", "Messages that gateways sent, by kind.", "kind")
-	m.scrapes = counter("scrapes_total", "Metrics pages asked for, by outcome: ok or failed.", "outcome")
+	m.scrapes = counter("scrapes_total", "Metrics pages asked for, by outcome: ok, or why there is no sample.", "outcome")
 	m.scrape = histogram("scrape_duration_seconds", "Time of a metrics page.", coarse).WithLabelValues().(prometheus.Histogram)
 	m.bytes = counter("scrape_bytes_total", "Bytes of metrics pages that were read.").WithLabelValues()
 	m.rejected = counter("scrape_rejected_series_total", "Series of metrics pages that were out of their range and taken as unknown.").WithLabelValues()
@@ -159,11 +159,7 @@ func (m *Metrics) Received(kind string) { m.messages.WithLabelValues(kind).Inc()
 
 // Scraped counts a metrics page.
 func (m *Metrics) Scraped(s telemetry.Scrape) {
-	outcome := "ok"
-	if s.Err != nil {
-		outcome = "failed"
-	}
-	m.scrapes.WithLabelValues(outcome).Inc()
+	m.scrapes.WithLabelValues(s.Outcome.String()).Inc()
 	m.scrape.Observe(s.Took.Seconds())
 	m.bytes.Add(float64(s.Bytes))
 	m.rejected.Add(float64(s.Rejected))

@@ -77,7 +77,7 @@ func level(id reason.ID) slog.Level {
 		return slog.LevelInfo
 	}
 	switch id {
-	case reason.ClientAborted, reason.NeverScraped, reason.SecondEndOfStream, reason.BodyUnread, reason.FallbackServed:
+	case reason.ClientAborted, reason.NeverScraped, reason.SecondEndOfStream, reason.BodyUnread, reason.FallbackServed, reason.PageReadWhole:
 		return slog.LevelInfo
 	case reason.HookPanic:
 		return slog.LevelError

@@ -15,17 +15,15 @@ import (
 // backslash, a quote and a line feed; a raw line feed cannot occur, so that a page can be cut at them.
 // https://prometheus.io/docs/instrumenting/exposition_formats/
 
-// wantedLabels is how many labels of a line are read at most.
-const wantedLabels = 3
-
-// labelSet is what is read of a line's labels.
+// labelSet names what a line's labels are, in whatever order they stand; 0 without labels.
 type labelSet struct {
-	identity uint64               // of names and values, in whatever order; 0 without labels
-	wanted   [wantedLabels][]byte // raw values of the labels asked for; nil where absent
+	identity uint64 // of names and values
+	ranks    uint64 // the same without rankLabels
 }
 
-// labels reads the labels at the start of rest, if there are any, and returns what follows them.
-func labels(rest []byte, want *[wantedLabels]string) (set labelSet, after []byte, ok bool) {
+// labels reads the labels at the start of rest, if there are any, and returns what follows them. The raw values of the
+// labels in want go to got, which is as long; those of labels that the line does not have stay.
+func labels(rest []byte, want []string, got [][]byte) (set labelSet, after []byte, ok bool) {
 	rest = skipBlanks(rest)
 	if len(rest) == 0 || rest[0] != '{' {
 		return set, rest, true
@@ -44,10 +42,14 @@ func labels(rest []byte, want *[wantedLabels]string) (set labelSet, after []byte
 		if !ok || len(name) == 0 || bytes.ContainsAny(name, "\",{}") {
 			return set, nil, false
 		}
-		set.identity += xxhash.Sum64(name)*31 ^ xxhash.Sum64(value)
+		hash := xxhash.Sum64(name)*31 ^ xxhash.Sum64(value)
+		set.identity += hash
+		if !isRank(name) {
+			set.ranks += hash
+		}
 		for i := range want {
-			if want[i] != "" && string(name) == want[i] {
-				set.wanted[i] = value
+			if string(name) == want[i] {
+				got[i] = value
 			}
 		}
 		rest = skipBlanks(tail)
@@ -59,6 +61,15 @@ func labels(rest []byte, want *[wantedLabels]string) (set labelSet, after []byte
 			return set, nil, false
 		}
 	}
+}
+
+func isRank(name []byte) bool {
+	for _, label := range rankLabels {
+		if string(name) == label {
+			return true
+		}
+	}
+	return false
 }
 
 // quoted returns the raw value between the quotes that rest begins with, and what follows.

@@ -16,6 +16,18 @@ import (
 	"github.com/fairlead/fairlead/pkg/pool"
 )
 
+// The names of vLLM's series.
+const (
+	nameWaiting      = "vllm:num_requests_waiting"
+	nameRunning      = "vllm:num_requests_running"
+	nameUsage        = "vllm:kv_cache_usage_perc"
+	nameUsageLegacy  = "vllm:gpu_cache_usage_perc"
+	nameCacheConfig  = "vllm:cache_config_info"
+	nameAdapters     = "vllm:lora_requests_info"
+	nameProcessStart = "process_start_time_seconds"
+	namePromptTokens = "vllm:prompt_tokens_total"
+)
+
 // slowly reads a page with Prometheus' own parser and a map: the model that Scan is compared with. It has no opinion
 // (false) on pages that the parser refuses, and on quoted names, which engines use only when asked to.
 func slowly(page []byte) (pool.Sample, bool) {

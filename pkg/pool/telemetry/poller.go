@@ -2,15 +2,19 @@ package telemetry
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/pool/engines"
 	"github.com/fairlead/fairlead/pkg/reason"
 )
 
@@ -39,10 +43,22 @@ type Options struct {
 	Timeout     time.Duration // for a whole page; DefaultTimeout
 	Concurrency int           // pages asked for at the same time, over all pools; DefaultConcurrency
 	MaxPage     int           // bytes; a longer page counts as failed; DefaultMaxPage
-	Path        string        // on every endpoint; DefaultPath
+	Path        string        // on every endpoint; empty is the engine's own, mostly DefaultPath
+	Scheme      string        // http or https; http
+	Port        uint16        // of the page on endpoints that have no metrics port of their own; 0 is the one that serves
+
+	// Engines says what the endpoints run, and what those call their quantities.
+	Engines engines.Choice
+
+	// Models lists by pool the names of its models. Of a page with series of several models those of the pool count; see
+	// NewScanner.
+	Models map[string][]string
 
 	// Scraped hears of each page, from any goroutine; nil for nobody.
 	Scraped func(Scrape)
+
+	// TLS is for https; nil is Go's default.
+	TLS *tls.Config
 
 	// Transport carries the requests; nil is one with a kept-alive connection per endpoint and without proxy.
 	Transport http.RoundTripper
@@ -54,8 +70,9 @@ type Scrape struct {
 	Endpoint *pool.Endpoint // must not be modified
 	Took     time.Duration
 	Bytes    int
-	Rejected int   // series
-	Err      error // why there is no sample; nil if there is one
+	Rejected int     // series
+	Outcome  Outcome // OK if there is a sample
+	Err      error   // why there is none; nil if there is one
 }
 
 // check fills in the defaults.
@@ -64,7 +81,7 @@ func (o *Options) check() error {
 	or(&o.Timeout, min(DefaultTimeout, o.Interval*8/10))
 	or(&o.Concurrency, DefaultConcurrency)
 	or(&o.MaxPage, DefaultMaxPage)
-	or(&o.Path, DefaultPath)
+	or(&o.Scheme, "http")
 	switch {
 	case o.Clock == nil:
 		return fmt.Errorf("telemetry: no clock is given")
@@ -76,7 +93,9 @@ func (o *Options) check() error {
 		return fmt.Errorf("telemetry: concurrency is %d; at least 1", o.Concurrency)
 	case o.MaxPage < 0:
 		return fmt.Errorf("telemetry: the bound of a page is %d bytes; at least 1", o.MaxPage)
-	case !strings.HasPrefix(o.Path, "/") || strings.ContainsAny(o.Path, " \t\r\n#"):
+	case o.Scheme != "http" && o.Scheme != "https":
+		return fmt.Errorf("telemetry: scheme is %q; http or https", o.Scheme)
+	case o.Path != "" && !strings.HasPrefix(o.Path, "/"), strings.ContainsAny(o.Path, " \t\r\n#"):
 		return fmt.Errorf("telemetry: path is %q; it begins with / and has no blanks, like %s", o.Path, DefaultPath)
 	}
 	if o.Sink == nil {
@@ -88,6 +107,7 @@ func (o *Options) check() error {
 			IdleConnTimeout:        3*o.Interval + time.Minute,
 			DisableCompression:     true, // costs both sides more than it saves
 			MaxResponseHeaderBytes: 16 << 10,
+			TLSClientConfig:        o.TLS,
 			ReadBufferSize:         32 << 10, // a page in two or three reads
 		}
 	}
@@ -106,8 +126,9 @@ func or[T comparable](field *T, value T) {
 type Poller struct {
 	o      Options
 	client http.Client
-	slots  chan struct{} // a token per page that may be asked for at the same time
-	pages  sync.Pool     // *[]byte
+	tables map[string]*table // by engine
+	slots  chan struct{}     // a token per page that may be asked for at the same time
+	pages  sync.Pool         // *[]byte
 }
 
 // New returns a Poller; an error names the option that is wrong.
@@ -115,24 +136,51 @@ func New(o Options) (*Poller, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	return &Poller{
-		o: o,
-		client: http.Client{
-			Transport: o.Transport,
-			// An engine has no reason to send us elsewhere, and whoever has should not be able to.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-		slots: make(chan struct{}, o.Concurrency),
-		pages: sync.Pool{New: func() any { return new([]byte) }},
-	}, nil
+	p := &Poller{
+		o:      o,
+		client: http.Client{Transport: o.Transport, CheckRedirect: sameHost},
+		tables: map[string]*table{},
+		slots:  make(chan struct{}, o.Concurrency),
+		pages:  sync.Pool{New: func() any { return new([]byte) }},
+	}
+	for _, e := range o.Engines.All() {
+		p.tables[e.Name] = newTable(e)
+	}
+	if fallback := o.Engines.Named(nil); p.tables[fallback] == nil {
+		return nil, fmt.Errorf("telemetry: the default engine is %q; one of %s", fallback, strings.Join(slices.Sorted(maps.Keys(p.tables)), ", "))
+	}
+	return p, nil
 }
 
-// identity is what a target is: another name, slot or address is another target.
+// redirectsMax is how many redirects are followed for one page.
+const redirectsMax = 3
+
+// sameHost follows redirects that lead to another path. An engine has no reason to send us elsewhere, and whoever has
+// should not be able to.
+func sameHost(next *http.Request, before []*http.Request) error {
+	if first := before[0].URL; next.URL.Host != first.Host || next.URL.Scheme != first.Scheme || len(before) > redirectsMax {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}
+
+// identity is what a target is: another name, slot, address or engine is another target.
 type identity struct {
 	pool            int
 	id              pool.ID
 	namespace, name string
-	metrics         netip.AddrPort
+	metrics         netip.AddrPort // as the membership says
+	address         netip.AddrPort // that is asked
+	engine          string
+}
+
+// identify returns what e is as a target of the i-th pool.
+func (p *Poller) identify(i int, e *pool.Endpoint) identity {
+	who := identity{i, e.ID, e.Namespace, e.Name, e.Metrics, e.Metrics, p.o.Engines.Named(e.Labels)}
+	if p.o.Port != 0 && e.Metrics == e.Addr {
+		who.address = netip.AddrPortFrom(e.Metrics.Addr(), p.o.Port)
+	}
+	return who
 }
 
 // Run polls until ctx is done. It looks at the pools' snapshots itself, so that an endpoint is asked within a tenth of the
@@ -152,8 +200,7 @@ func (p *Poller) Run(ctx context.Context) {
 			listed := map[identity]bool{}
 			for i, s := range seen {
 				for _, id := range s.Members {
-					e := &s.Slots[id]
-					who := identity{i, id, e.Namespace, e.Name, e.Metrics}
+					who := p.identify(i, &s.Slots[id])
 					listed[who] = true
 					if targets[who] != nil {
 						continue

@@ -18,8 +18,8 @@ import (
 	"github.com/fairlead/fairlead/pkg/reason"
 )
 
-// engines is a transport without sockets: it answers for every endpoint, and keeps when it was asked.
-type engines struct {
+// served is a transport without sockets: it answers for every endpoint, and keeps when it was asked.
+type served struct {
 	mu     sync.Mutex
 	asked  map[string][]time.Time // by host
 	answer func(ctx context.Context, host string) (string, error)
@@ -27,7 +27,7 @@ type engines struct {
 	most   int
 }
 
-func (e *engines) RoundTrip(r *http.Request) (*http.Response, error) {
+func (e *served) RoundTrip(r *http.Request) (*http.Response, error) {
 	e.mu.Lock()
 	if e.asked == nil {
 		e.asked = map[string][]time.Time{}
@@ -51,14 +51,14 @@ func (e *engines) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(page)), Request: r}, nil
 }
 
-func (e *engines) times(host string) int {
+func (e *served) times(host string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.asked[host])
 }
 
 // totals returns how many hosts were asked, and how many requests were in flight at most.
-func (e *engines) totals() (hosts, most int) {
+func (e *served) totals() (hosts, most int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.asked), e.most
@@ -125,7 +125,7 @@ func sample(p *pool.Pool, id pool.ID) (s pool.Sample) {
 
 func TestPollerAsksEachEndpointAboutOnceAnInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &engines{}
+		e := &served{}
 		p := pool.New("a", nil)
 		p.Update(0, members(50))
 		start(t, Options{Pools: []*pool.Pool{p}, Clock: stopwatch(), Transport: e})
@@ -165,7 +165,7 @@ func TestPollerAsksEachEndpointAboutOnceAnInterval(t *testing.T) {
 
 func TestPollerOneThatHangsDelaysNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &engines{answer: func(ctx context.Context, host string) (string, error) {
+		e := &served{answer: func(ctx context.Context, host string) (string, error) {
 			if host == "10.0.0.13:8000" {
 				<-ctx.Done()
 				return "", ctx.Err()
@@ -203,7 +203,7 @@ func TestPollerOneThatHangsDelaysNobody(t *testing.T) {
 func TestPollerKeepsTheLastSampleOfOneThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var dead atomic.Bool
-		e := &engines{answer: func(context.Context, string) (string, error) {
+		e := &served{answer: func(context.Context, string) (string, error) {
 			if dead.Load() {
 				return "", errors.New("connection refused")
 			}
@@ -255,7 +255,7 @@ func TestPollerKeepsTheLastSampleOfOneThatFails(t *testing.T) {
 
 func TestPollerFollowsTheMembership(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &engines{}
+		e := &served{}
 		one, two := pool.New("one", nil), pool.New("two", nil)
 		start(t, Options{Pools: []*pool.Pool{one, two}, Clock: stopwatch(), Transport: e})
 		time.Sleep(5 * time.Second)
@@ -290,7 +290,7 @@ func TestPollerFollowsTheMembership(t *testing.T) {
 
 func TestPollerDropsAnAnswerToSomebodyElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &engines{answer: func(ctx context.Context, _ string) (string, error) {
+		e := &served{answer: func(ctx context.Context, _ string) (string, error) {
 			select {
 			case <-time.After(500 * time.Millisecond):
 				return "vllm:num_requests_waiting 9\n", nil
@@ -319,7 +319,7 @@ func TestPollerDropsAnAnswerToSomebodyElse(t *testing.T) {
 
 func TestPollerBoundsRequestsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &engines{answer: func(context.Context, string) (string, error) {
+		e := &served{answer: func(context.Context, string) (string, error) {
 			time.Sleep(100 * time.Millisecond)
 			return "vllm:num_requests_waiting 9\n", nil
 		}}
@@ -338,7 +338,7 @@ func TestPollerSeesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var process atomic.Int64
 		process.Store(1000)
-		e := &engines{answer: func(context.Context, string) (string, error) {
+		e := &served{answer: func(context.Context, string) (string, error) {
 			return fmt.Sprintf("vllm:num_requests_waiting 9\nprocess_start_time_seconds %d\n", process.Load()), nil
 		}}
 		p := pool.New("a", nil)

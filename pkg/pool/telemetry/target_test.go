@@ -26,7 +26,7 @@ func one(t testing.TB, server string, o Options) (*target, *pool.Pool) {
 		t.Fatal(err)
 	}
 	t.Cleanup(poller.client.CloseIdleConnections)
-	return poller.target(identity{0, 0, "default", "x", addr}), p
+	return poller.target(poller.identify(0, &p.Snapshot().Slots[0])), p
 }
 
 func TestPages(t *testing.T) {
@@ -48,15 +48,30 @@ func TestPages(t *testing.T) {
 				}
 			}
 		}, "the page is longer than 1000 bytes"},
-		{"a page that is not asked for", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "<html>hello</html>") }, "none of vLLM's series"},
-		{"an empty page", func(w http.ResponseWriter, r *http.Request) {}, "none of vLLM's series"},
+		{"a page that is not asked for", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "<html>hello</html>") }, "none of the series of engine vllm"},
+		{"an empty page", func(w http.ResponseWriter, r *http.Request) {}, "none of the series of engine vllm"},
 		{"an error", func(w http.ResponseWriter, r *http.Request) { http.Error(w, page, 500) }, "status is 500; 200 expected"},
-		{"a redirection is not followed", func(w http.ResponseWriter, r *http.Request) {
+		{"a redirection on the same host", func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/elsewhere" {
-				t.Error("followed")
+				fmt.Fprint(w, page)
+				return
 			}
 			http.Redirect(w, r, "/elsewhere", http.StatusFound)
-		}, "status is 302; 200 expected"},
+		}, ""},
+		{"a redirection to another host is not followed", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.2:1/metrics", http.StatusFound)
+		}, `status is 302 and leads to "http://127.0.0.2:1/metrics"; redirects are followed on the same host, 3 times`},
+		{"a redirection without end", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/again", http.StatusTemporaryRedirect)
+		}, `status is 307 and leads to "/again"`},
+		{"protobuf", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited")
+			fmt.Fprint(w, page)
+		}, `content-type is "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"; text is read`},
+		{"OpenMetrics", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/openmetrics-text; version=1.0.0; charset=utf-8")
+			fmt.Fprint(w, "# TYPE vllm:num_requests_waiting gauge\n"+page+"# EOF\n")
+		}, ""},
 		{"an encoding", func(w http.ResponseWriter, r *http.Request) {
 			if e := r.Header.Get("Accept-Encoding"); e != "" {
 				t.Errorf("asked for %q", e)
