@@ -9,7 +9,7 @@ LINT       := $(CACHE)/golangci-lint-v2.15.0/golangci-lint
 FUZZ_TIME  ?= 20s
 export CGO_ENABLED ?= 0
 
-.PHONY: help build demo test race check lint generate bench budgets peers e2e fuzz tools clean
+.PHONY: help build demo test race check lint generate bench budgets peers clients e2e fuzz tools clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -48,6 +48,9 @@ budgets: build ## measure the budgets of docs/design and print name, figure, bud
 peers: build ## Fairlead beside other routers in one run: CPU, rate, memory, first byte (installs them; ten minutes; not in CI)
 	@envoy=$$(scripts/install-envoy.sh) && peers=$$(scripts/install-peers.sh) && \
 	$(GO) build -o bin/peers ./benchmarks/peers && bin/peers -binary $(BIN) -envoy "$$envoy" -peers "$$peers" $(PEERS)
+
+clients: build ## AIPerf and inference-perf, unmodified, against the gateway (installs 2 GiB; two minutes; not in CI)
+	@scripts/clients.sh $(BIN)
 
 e2e: build ## a real Envoy, the OpenAI SDKs, kills and storms (installs Envoy and SDKs into ~/.cache/fairlead)
 	scripts/install-envoy.sh
