@@ -58,38 +58,6 @@ func (r *reader) parse(data []byte) *yaml.Node {
 	return root
 }
 
-// syntax reports what the YAML parser said; it names a line in its text, and no column.
-func (r *reader) syntax(data []byte, err error) {
-	message := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := 1
-	if rest, ok := strings.CutPrefix(message, "line "); ok {
-		if number, after, ok := strings.Cut(rest, ": "); ok {
-			if n, err := strconv.Atoi(number); err == nil {
-				line, message = max(n, 1), after
-			}
-			if strings.HasPrefix(message, "did not find expected") {
-				line++ // the library's parser counts from 0, its scanner from 1
-			}
-		}
-	}
-	column := 1
-	if _, name, ok := strings.Cut(message, "unknown anchor '"); ok {
-		name, _, _ = strings.Cut(name, "'")
-		before, _, _ := strings.Cut(string(data), "*"+name)
-		line, column = strings.Count(before, "\n")+1, len(before)-strings.LastIndexByte(before, '\n')
-	}
-	suggestion := "check indentation, quotes and brackets here and in the line before"
-	for i, text := range strings.Split(string(data), "\n") {
-		indent := text[:len(text)-len(strings.TrimLeft(text, " \t"))]
-		if tab := strings.IndexByte(indent, '\t'); tab >= 0 && strings.Contains(message, "cannot start any token") && i+2 >= line && i <= line && len(indent) < len(text) {
-			line, column = i+1, tab+1
-			message, suggestion = "a tab in the indentation", "indent with spaces"
-			break
-		}
-	}
-	r.errorf(pos{line, column}, CodeSyntax, suggestion, "no valid YAML: %s", message)
-}
-
 func at(n *yaml.Node) pos { return pos{n.Line, n.Column} }
 
 // resolve follows an alias. It returns nil when the bound on nodes is reached, with the problem collected once.

@@ -24,6 +24,9 @@ func (s Severity) String() string {
 	return "error"
 }
 
+// MarshalText writes the severity as String does.
+func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // Codes of problems: stable, for programs that read them.
 const (
 	CodeSyntax           = "syntax"            // no YAML
@@ -46,20 +49,33 @@ const (
 	CodeDeprecated       = "deprecated"        // an old name
 	CodeBuild            = "build"             // the plugins do not fit together
 	CodeTooLarge         = "too-large"         // more text or more nodes than the bound
+	CodeUnreadable       = "unreadable"        // no file, or none that may be read
 )
 
 // Problem is one thing that is wrong with a configuration, or worth knowing.
 type Problem struct {
-	File         string
-	Line, Column int // from 1; 0: the problem has no place in the text
-	Severity     Severity
-	Code         string
-	Message      string // where and what, with the value
-	Suggestion   string // what to do; may be empty
+	File       string   `json:"file"`
+	Line       int      `json:"line,omitempty"`   // from 1; 0: the problem has no place in the text
+	Column     int      `json:"column,omitempty"` // from 1, in characters; 0 with Line 0
+	Severity   Severity `json:"severity"`
+	Code       string   `json:"code"`
+	Message    string   `json:"message"`              // where and what, with the value
+	Suggestion string   `json:"suggestion,omitempty"` // what to do; may be empty
 }
 
 // Error returns "file:line:column: message; suggestion"; a warning says so before the message.
 func (p Problem) Error() string {
+	severity := ""
+	if p.Severity == Warning {
+		severity = "warning: "
+	}
+	return p.line(severity)
+}
+
+// Report returns "file:line:column: severity[code]: message; suggestion", as config check prints it.
+func (p Problem) Report() string { return p.line(fmt.Sprintf("%s[%s]: ", p.Severity, p.Code)) }
+
+func (p Problem) line(severity string) string {
 	var b strings.Builder
 	b.WriteString(p.File)
 	if p.Line > 0 {
@@ -71,9 +87,7 @@ func (p Problem) Error() string {
 	if b.Len() > 0 {
 		b.WriteString(": ")
 	}
-	if p.Severity == Warning {
-		b.WriteString("warning: ")
-	}
+	b.WriteString(severity)
 	b.WriteString(p.Message)
 	if p.Suggestion != "" {
 		b.WriteString("; ")

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -63,9 +64,9 @@ func TestProblemsOfTheText(t *testing.T) {
 			"6:1: no valid YAML: did not find expected ',' or '}'; check indentation, quotes and brackets here and in the line before"}},
 		{"an open bracket", head + "plugins: [\n", []string{"4:1: no valid YAML: did not find expected node content; check indentation, quotes and brackets here and in the line before"}},
 		{"a field that is indented less than its fellows", head + "plugins:\n  - type: a\n - type: b\n", []string{
-			"5:1: no valid YAML: did not find expected key; check indentation, quotes and brackets here and in the line before"}},
+			"5:2: no valid YAML: did not find expected key; check indentation, quotes and brackets here and in the line before"}},
 		{"a value with a colon", head + "plugins:\n- type: a: b\n", []string{
-			"4:1: no valid YAML: mapping values are not allowed in this context; check indentation, quotes and brackets here and in the line before"}},
+			"4:10: no valid YAML: mapping values are not allowed in this context; check indentation, quotes and brackets here and in the line before"}},
 		{"an unknown anchor", head + "plugins: *a\n", []string{"3:10: no valid YAML: unknown anchor 'a' referenced; check indentation, quotes and brackets here and in the line before"}},
 		{"two documents", head + rest + "---\n" + head, []string{"10:1: a second document; a file holds one configuration; keep one document and put the rest into files of their own"}},
 		{"separators around one document", "---\n" + head + rest + "---\n", nil},
@@ -75,6 +76,41 @@ func TestProblemsOfTheText(t *testing.T) {
 		{"an alias", head + "plugins:\n- &a {type: queue-scorer}\n- *a\n", []string{
 			`5:3: plugin "queue-scorer": the name is taken by the plugin in line 4; give each a name of its own`}},
 	})
+}
+
+// What is no YAML is told with the place of the character that it is about, where the line shows it.
+func TestPlacesOfSyntaxErrors(t *testing.T) {
+	for _, row := range []struct{ name, text, place string }{
+		{"a second colon", "a: 1\nbb: c: d\n", "2:6"},
+		{"a second colon after a quoted one", "a: 1\nb: \"x: y\" : d\n", "2:11"},
+		{"a key that is indented too far", "a: 1\n bb: 2\n", "2:4"},
+		{"a character that begins nothing", "a: 1\nb: @x\n", "2:4"},
+		{"a backquote", "a: 1\nbb: `x`\n", "2:5"},
+		{"a tab between others", "a: 1\n\tb: 2\n", "2:1"},
+		{"an escape that is none", "a: 1\nb: \"x\\q\"\n", "2:6"},
+		{"a quote that is never closed", "a: it's\nb: [\"x\", 'y]\nc: 1\n", "2:10"},
+		{"a list in the line of its key", "a: 1\nbc: - x\n", "2:5"},
+		{"a bracket that is never closed", "a: 1\nb: [x, [1, 2\nc: 1\n", "2:8"},
+		{"a brace closed by a bracket", "a: 1\nb: {x: 1]\n", "2:4"},
+		{"a bracket that nothing opens", "a: [1 2]\nc: }\n", "2:4"},
+		{"a comma too many", "a: 1\nb: ,\n", "2:4"},
+		{"an anchor without name", "a: 1\nb: &\n", "2:4"},
+		{"a key without colon", "a: 1\n  bb\nc: 1\nd\ne: 2\n", "4:1"},
+		{"an item beside a key", "a: 1\n- b\n", "2:1"},
+		{"a control character", "a: 1\nb: ä\x01\n", "2:5"},
+		{"no UTF-8", "a: 1\nb: \uFFFD\xff\n", "2:5"},
+		{"an anchor that is not there", "a: 1\nb: [1, *q]\n", "2:8"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			_, problems := config.Load([]byte(row.text), "f", entries())
+			if len(problems) != 1 || problems[0].Code != config.CodeSyntax {
+				t.Fatalf("got %v", problems)
+			}
+			if got := fmt.Sprintf("%d:%d", problems[0].Line, problems[0].Column); got != row.place {
+				t.Errorf("it is told at %s, want %s: %v", got, row.place, problems[0])
+			}
+		})
+	}
 }
 
 func TestProblemsOfTheHead(t *testing.T) {
