@@ -43,6 +43,7 @@ var defaultRefs = [...]refDecl{{ref: "queue-scorer", weight: 2}, {ref: "kv-cache
 
 // complete fills in what the document leaves out. It adds no weights: a scorer without one gets 1 in order.
 func (r *reader) complete(d *document, entries []plugins.Entry) {
+	r.dropIdle(d)
 	if !d.pluginsGiven && !d.profilesGiven {
 		r.defaultScheduling(d, entries)
 	}
@@ -74,6 +75,18 @@ func (r *reader) complete(d *document, entries []plugins.Entry) {
 	if len(d.pools) > 1 || slices.ContainsFunc(d.pools, func(p *poolDecl) bool { return len(p.models) > 0 }) {
 		r.modelResolver(d, entries)
 	}
+}
+
+// dropIdle takes references to plugins that were left out from profiles and stages; what was said of the plugin is enough.
+func (r *reader) dropIdle(d *document) {
+	idle := func(ref refDecl) bool {
+		p := d.plugin(ref.ref)
+		return p != nil && p.idle
+	}
+	for _, p := range d.profiles {
+		p.refs = slices.DeleteFunc(p.refs, idle)
+	}
+	d.stages = slices.DeleteFunc(d.stages, idle)
 }
 
 func (r *reader) defaultScheduling(d *document, entries []plugins.Entry) {

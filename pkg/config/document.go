@@ -48,6 +48,7 @@ type pluginDecl struct {
 	name, typ string
 	at, typAt pos
 	params    *yaml.Node // nil: none given
+	idle      bool       // of a type that needs no plugin: left out
 
 	kind *typeInfo // nil: a type that is unknown or refused
 	// value is an instance with its parameters decoded: it tells the roles and is printed, but never runs.
@@ -86,7 +87,7 @@ func (r *reader) document(root *yaml.Node) *document {
 		{"dataLayer", func(k, v *yaml.Node) { r.dataLayer(k, v, d) }},
 		{"flowControl", func(k, v *yaml.Node) { r.flowControl(k, v, d) }},
 		{"requestHandler", func(k, v *yaml.Node) { r.requestHandler(k, v, d) }},
-		{"saturationDetector", func(k, v *yaml.Node) { r.detector(k, v, d) }},
+		{"saturationDetector", func(k, v *yaml.Node) { r.detector(k, v, "saturationDetector") }},
 		{"parser", func(k, v *yaml.Node) { r.parser(k, v, d) }},
 	})
 	if root.Kind != yaml.MappingNode {

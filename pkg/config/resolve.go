@@ -27,13 +27,21 @@ func (r *reader) resolveTypes(d *document, entries []plugins.Entry) {
 	for _, e := range entries {
 		d.types = append(d.types, e.Type)
 	}
-	for _, p := range d.plugins {
+	old := &legacy{reader: r, doc: d, entries: entries}
+	for i := 0; i < len(d.plugins); i++ { // old types may declare further ones at the end
+		p := d.plugins[i]
 		if p.typ == "" {
+			continue
+		}
+		if old.modernise(p); p.idle {
 			continue
 		}
 		if p.kind = r.findType(p, entries); p.kind == nil {
 			continue
 		}
+		p.typ = p.kind.typ
+		old.renameParameters(p)
+		old.splitPrefixScorer(p)
 		p.value = p.kind.make()
 		params := plugins.Params(p.value)
 		r.decode(p.params, params, fmt.Sprintf("plugin %q", p.name), "", p, r.emptyOnly(p)...)
@@ -41,6 +49,7 @@ func (r *reader) resolveTypes(d *document, entries []plugins.Entry) {
 			r.refuseOthers(p, params)
 		}
 	}
+	d.plugins = slices.DeleteFunc(d.plugins, func(p *pluginDecl) bool { return p.idle })
 }
 
 func (r *reader) findType(p *pluginDecl, entries []plugins.Entry) *typeInfo {

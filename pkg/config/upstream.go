@@ -63,10 +63,12 @@ func (r *reader) featureGates(key, value *yaml.Node, d *document) {
 			}
 		case "dataLayer":
 			r.warnf(at(item), CodeNoEffect, "remove it: engines are always scraped", "featureGates: %s has no effect", text)
+		case "prepareDataPlugins":
+			r.warnf(at(item), CodeNoEffect, "remove it: what plugins need is always made before they run", "featureGates: %s has no effect", text)
 		case "enableLegacyMetrics":
 			d.upstream.legacyMetrics = on
 		default:
-			r.errorf(at(item), CodeUnknownField, didYouMeanOr(name, []string{"flowControl", "haPopulateNonLeaderDatastore"}), "featureGates: unknown gate %q", name)
+			r.errorf(at(item), CodeUnknownField, didYouMeanOr(name, []string{"flowControl", "haPopulateNonLeaderDatastore", "dataLayer", "prepareDataPlugins", "enableLegacyMetrics"}), "featureGates: unknown gate %q", name)
 		}
 	}
 }
@@ -158,7 +160,7 @@ func (r *reader) flowControl(key, value *yaml.Node, d *document) {
 				r.table(item, fmt.Sprintf("flowControl: priorityBands[%d]", i), "field", band)
 			}
 		}},
-		{"saturationDetector", func(k, v *yaml.Node) { r.detector(k, v, d) }},
+		{"saturationDetector", func(k, v *yaml.Node) { r.detector(k, v, "flowControl: saturationDetector") }},
 	}
 	for _, name := range []string{"maxBytes", "maxRequests", "defaultRequestTTL", "noEndpointRequestTTL", "usageLimitPolicyPluginRef", "enableEviction"} {
 		fields = append(fields, field{name, accept})
@@ -166,10 +168,22 @@ func (r *reader) flowControl(key, value *yaml.Node, d *document) {
 	r.table(value, "flowControl", "field", fields)
 }
 
-// detector refuses a saturation detector: it would shed requests of low priority.
-func (r *reader) detector(key, value *yaml.Node, _ *document) {
-	if _, ok := r.pluginRef(key, value, ""); ok {
-		r.errorf(at(key), CodeUnsupported, notSupported, "saturationDetector: requests are not shed by load")
+// detectorThresholds are what a saturationDetector held before it was a plugin.
+var detectorThresholds = []string{"queueDepthThreshold", "kvCacheUtilThreshold", "metricsStalenessThreshold"}
+
+// detector refuses a saturation detector, by reference or with the thresholds of older configurations: it would shed
+// requests of low priority.
+func (r *reader) detector(key, value *yaml.Node, where string) {
+	if r.leftOut(key, value) {
+		return
+	}
+	accept := func(_, _ *yaml.Node) {}
+	fields := []field{{"pluginRef", accept}}
+	for _, name := range detectorThresholds {
+		fields = append(fields, field{name, accept})
+	}
+	if r.table(value, where, "field", fields) {
+		r.errorf(at(key), CodeUnsupported, notSupported, "%s: requests are not shed by load", where)
 	}
 }
 
@@ -192,6 +206,7 @@ func (r *reader) parser(key, value *yaml.Node, d *document) {
 	if r.leftOut(key, value) {
 		return
 	}
+	r.warnf(at(key), CodeDeprecated, "write requestHandler: {parsers: [{pluginRef: …}]}", "parser is the old place of requestHandler.parsers")
 	if ref, ok := r.pluginRef(key, value, ""); ok {
 		d.upstream.parsers, d.upstream.parsersAt = append(d.upstream.parsers, ref), at(key)
 	}

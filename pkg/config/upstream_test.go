@@ -30,9 +30,16 @@ func TestProblemsOfSectionsOfOtherPickers(t *testing.T) {
 			"9:1: warning: flowControl has no effect: the gate flowControl is off, and requests are not queued; remove it",
 			`10:3: flowControl: unknown field "maxByte"; did you mean "maxBytes"?`,
 			`11:20: flowControl: priorityBands[0]: unknown field "prio"; one of priority, maxBytes, maxRequests, fairnessPolicyRef, orderingPolicyRef`,
-			`12:3: saturationDetector: requests are not shed by load; not supported by this version: remove it`}},
+			`12:3: flowControl: saturationDetector: requests are not shed by load; not supported by this version: remove it`}},
 		{"a saturation detector in its old place", with("", "saturationDetector: {pluginRef: queue-scorer}\n"), []string{
 			`9:1: saturationDetector: requests are not shed by load; not supported by this version: remove it`}},
+		{"a saturation detector as it was before it was a plugin", with("", "saturationDetector: {queueDepthThreshold: 5, kvCacheUtilThreshold: 0.8}\n"), []string{
+			`9:1: saturationDetector: requests are not shed by load; not supported by this version: remove it`}},
+		{"a mistyped saturation detector", with("", "saturationDetector: {queueDepth: 5}\n"), []string{
+			`9:1: saturationDetector: requests are not shed by load; not supported by this version: remove it`,
+			`9:22: saturationDetector: unknown field "queueDepth"; one of pluginRef, queueDepthThreshold, kvCacheUtilThreshold, metricsStalenessThreshold`}},
+		{"gates that are gone", with("", "featureGates: [prepareDataPlugins]\n"), []string{
+			"9:16: warning: featureGates: prepareDataPlugins has no effect; remove it: what plugins need is always made before they run"}},
 		{"sections without value", with("", "dataLayer:\nflowControl:\nrequestHandler:\nparser:\n"), []string{
 			"9:1: warning: dataLayer has no value and counts as left out; remove it", "10:1: warning: flowControl has no value and counts as left out; remove it",
 			"11:1: warning: requestHandler has no value and counts as left out; remove it", "12:1: warning: parser has no value and counts as left out; remove it"}},
@@ -63,10 +70,12 @@ func TestProblemsOfSectionsOfOtherPickers(t *testing.T) {
 		{"all default parsers", with("- type: openai-parser\n- type: anthropic-parser\n- type: vllmhttp-parser\n- type: passthrough-parser\n",
 			"requestHandler: {parsers: [{pluginRef: openai-parser}, {pluginRef: anthropic-parser}, {pluginRef: vllmhttp-parser}, {pluginRef: passthrough-parser}]}\n"), nil},
 		{"only OpenAI's parser", with("- type: openai-parser\n", "parser: {pluginRef: openai-parser}\n"), []string{
+			"10:1: warning: parser is the old place of requestHandler.parsers; write requestHandler: {parsers: [{pluginRef: …}]}",
 			"10:1: warning: parsers have no effect: the format of a request is known by its path, and all known ones are read; remove it"}},
 		{"nothing parsed", with("- type: passthrough-parser\n", "requestHandler: {parsers: [{pluginRef: passthrough-parser}]}\n"), []string{
 			"10:18: parsers without openai-parser: OpenAI's requests are always read; remove it, or list openai-parser"}},
 		{"a parser that is none", with("- type: passthrough-parser\n", "parser: {pluginRef: passthru-parser}\n"), []string{
+			"10:1: warning: parser is the old place of requestHandler.parsers; write requestHandler: {parsers: [{pluginRef: …}]}",
 			`10:21: parsers[0]: no plugin is named "passthru-parser"; did you mean "passthrough-parser"?`}},
 	})
 }
