@@ -1,0 +1,81 @@
+// Package policy has the deciders of a simulated fleet: the production scheduler under a configuration, with all its plugins,
+// and a few comparison policies that are not part of the product.
+//
+// The production scheduler is the very code that serves: an exchange per request, its stages, cycle, books and hooks. A
+// trace has no bytes, so headers and body are left out, and the block hashes of the workload stand in for those that a body
+// would have given.
+package policy
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/pkg/catalog"
+	"github.com/fairlead/fairlead/pkg/config"
+	"github.com/fairlead/fairlead/simulator/fleet"
+)
+
+// Policy is something that decides, by name.
+type Policy struct {
+	// Name is what reports call it: a file's name, or that of a comparison policy.
+	Name string
+
+	// Text is its configuration; empty for a comparison policy.
+	Text string
+
+	make func(seed uint64) (fleet.Decider, error)
+}
+
+// New returns a fresh decider. Its random choices are functions of seed.
+func (p Policy) New(seed uint64) (fleet.Decider, error) { return p.make(seed) }
+
+// Default is the configuration that applies where none is given.
+const Default = "default"
+
+// Named returns the policy of this name: "default", a comparison policy, or the configuration in a file. The error says what
+// is wrong with the file, or what names there are.
+func Named(name string) (Policy, error) {
+	if name == Default {
+		return FromText(Default, []byte(config.DefaultText))
+	}
+	if make, ok := comparison[name]; ok {
+		return Policy{Name: name, make: make}, nil
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		if !strings.ContainsAny(name, "./") {
+			return Policy{}, fmt.Errorf("policy %q: there is no such file, and no policy of this name; built in are %s", name, strings.Join(Names(), ", "))
+		}
+		return Policy{}, err
+	}
+	return FromText(name, data)
+}
+
+// FromText returns the policy of a configuration.
+func FromText(name string, text []byte) (Policy, error) {
+	file, problems := config.Load(text, name, catalog.Builtin())
+	if file == nil {
+		return Policy{}, fmt.Errorf("policy %q: %s", name, joined(problems))
+	}
+	return Policy{Name: name, Text: string(text), make: func(seed uint64) (fleet.Decider, error) { return newProduction(file, seed) }}, nil
+}
+
+func joined(problems []config.Problem) string {
+	var lines []string
+	for _, p := range problems {
+		lines = append(lines, p.Error())
+	}
+	return strings.Join(lines, "; ")
+}
+
+// Names returns the names of what is built in, "default" first.
+func Names() []string {
+	var names []string
+	for name := range comparison {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return append([]string{Default}, names...)
+}

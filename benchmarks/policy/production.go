@@ -1,0 +1,125 @@
+package policy
+
+import (
+	"fmt"
+
+	"github.com/fairlead/fairlead/pkg/config"
+	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/openai"
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
+	"github.com/fairlead/fairlead/simulator/fleet"
+)
+
+// Production decides with the production scheduler.
+type Production struct {
+	scheduler *exchange.Scheduler
+	pool      *pool.Pool
+	open      map[uint64]*request
+	woken     []uint64
+	usage     openai.Usage // of the request that ends
+}
+
+// request is one that the scheduler has not finished with.
+type request struct {
+	x      *exchange.Exchange
+	by     *Production
+	number uint64
+	at     exchange.Action
+}
+
+// Wake has the request asked for in Due.
+func (r *request) Wake() { r.by.woken = append(r.by.woken, r.number) }
+
+var _ fleet.Decider = (*Production)(nil)
+
+func newProduction(file *config.File, seed uint64) (*Production, error) {
+	built, problems := file.Build()
+	if built == nil {
+		return nil, fmt.Errorf("policy %q: %s", file.Name, joined(problems))
+	}
+	if n := len(built.Plans); n != 1 {
+		return nil, fmt.Errorf("policy %q: %d pools; a simulated fleet is one pool", file.Name, n)
+	}
+	p := &Production{pool: pool.New(built.Plans[0].Pool.Name, reason.Discard{}), open: map[uint64]*request{}}
+	o := exchange.Defaults()
+	o.Built, o.Pools, o.Seed = built, []*pool.Pool{p.pool}, seed
+	o.RecordEvery, o.RecordRing = 0, 0
+	var err error
+	p.scheduler, err = exchange.New(o)
+	return p, err
+}
+
+// Members tells the membership.
+func (p *Production) Members(now pool.Instant, m []pool.Endpoint) { p.pool.Update(now, m) }
+
+// Observe brings a reading.
+func (p *Production) Observe(now pool.Instant, member int32, s pool.Sample) {
+	snapshot := p.pool.Snapshot()
+	if id, ok := snapshot.Lookup(fleet.Addr(member)); ok {
+		p.pool.Observe(now, snapshot.Slots[id].Ref, s)
+	}
+}
+
+// Arrive decides.
+func (p *Production) Arrive(now pool.Instant, number uint64, _ *fleet.Request, s *openai.Summary) fleet.Answer {
+	r := &request{by: p, number: number}
+	r.x = p.scheduler.Begin(now, r)
+	p.open[number] = r
+	return p.answer(r, r.x.Described(now, s))
+}
+
+func (p *Production) answer(r *request, a exchange.Action) fleet.Answer {
+	switch a.Do {
+	case exchange.Forward:
+		r.at = a
+		return fleet.Answer{Number: r.number, To: fleet.Member(a.To[0])}
+	case exchange.Hold:
+		return fleet.Answer{Number: r.number, Held: true}
+	}
+	delete(p.open, r.number)
+	code := "refused"
+	if a.Reply != nil && a.Reply.Details != "" {
+		code = a.Reply.Details
+	}
+	return fleet.Answer{Number: r.number, Refused: code}
+}
+
+// Unreachable walks the list of destinations.
+func (p *Production) Unreachable(now pool.Instant, number uint64, member int32) fleet.Answer {
+	r := p.open[number]
+	return p.answer(r, r.x.Failed(now, fleet.Addr(member), reason.UpstreamUnreachable))
+}
+
+// FirstToken says that the answer began.
+func (p *Production) FirstToken(now pool.Instant, number uint64) {
+	r := p.open[number]
+	r.x.Response(now, nil, r.at.To[0], false)
+}
+
+// Finish says that the answer ended.
+func (p *Production) Finish(now pool.Instant, number uint64, u openai.Usage, clean bool) {
+	r := p.open[number]
+	delete(p.open, number)
+	p.usage = u
+	r.x.End(now, exchange.Ending{Clean: clean, Usage: &p.usage})
+}
+
+// Due acts on deadlines and fetches what was decided for those that were woken.
+func (p *Production) Due(now pool.Instant, released []fleet.Answer) ([]fleet.Answer, pool.Instant) {
+	next := p.scheduler.Tick(now)
+	for i := 0; i < len(p.woken); i++ {
+		r := p.open[p.woken[i]]
+		if r == nil {
+			continue
+		}
+		if a := r.x.Resume(now); a.Do == exchange.Forward || a.Do == exchange.Reply {
+			released = append(released, p.answer(r, a))
+		}
+	}
+	p.woken = p.woken[:0]
+	return released, next
+}
+
+// Open returns how many requests are booked, for tests of what always holds.
+func (p *Production) Open() int { return p.pool.Open() }

@@ -1,0 +1,429 @@
+package fleet
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/pkg/openai"
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/simulator/engine"
+)
+
+// Options are a run.
+type Options struct {
+	// Seed is that of readings: phases, jitter, loss. The source and the decider have their own.
+	Seed uint64
+
+	// Pods are the members from the start, at least one. Their KV memory is cut into the blocks of the source.
+	Pods []Pod
+
+	Signals Signals
+	Events  []Event
+
+	Decider Decider
+	Source  Source
+
+	// Until ends the run; what has not ended by then is Unfinished. 0: the run ends with its last request.
+	Until pool.Instant
+}
+
+// Fleet is a run in progress.
+type Fleet struct {
+	now       pool.Instant
+	decider   Decider
+	source    Source
+	until     pool.Instant
+	pods      []*pod
+	steps     steps
+	telemetry telemetry
+
+	events     []Event // those to come, by instant
+	unlistNext pool.Instant
+	scrapeNext pool.Instant // the earliest of the pods', 0 for never
+	due        pool.Instant // of the decider, 0 for never
+
+	requests []*Request // by number
+	holding  int        // requests that the decider holds
+	open     int        // requests that have not ended
+	released []Answer
+	result   Result
+}
+
+// New prepares a run. The error names the option that makes no sense.
+func New(o Options) (*Fleet, error) {
+	switch {
+	case len(o.Pods) == 0:
+		return nil, errors.New("fleet: no pods; at least one")
+	case o.Decider == nil || o.Source == nil:
+		return nil, errors.New("fleet: a decider and a source of requests are needed")
+	case o.Signals.Every < 0 || o.Signals.Age < 0 || o.Signals.Jitter < 0:
+		return nil, fmt.Errorf("fleet: readings every %v, aged %v + %v; none may be negative", o.Signals.Every, o.Signals.Age, o.Signals.Jitter)
+	case !(o.Signals.Loss >= 0 && o.Signals.Loss <= 1):
+		return nil, fmt.Errorf("fleet: the share of lost readings is %v; 0 to 1", o.Signals.Loss)
+	case !(o.Signals.TokenError > -1):
+		return nil, fmt.Errorf("fleet: the error of token counts is %v; above -1", o.Signals.TokenError)
+	}
+	f := &Fleet{now: 1, decider: o.Decider, source: o.Source, until: o.Until, events: slices.Clone(o.Events)}
+	f.telemetry = telemetry{Signals: o.Signals, random: rand.New(rand.NewPCG(o.Seed, 'r')), tokens: rand.New(rand.NewPCG(o.Seed, 't'))}
+	slices.SortStableFunc(f.events, func(a, b Event) int { return int(min(max(a.At-b.At, -1), 1)) })
+	pods := int32(len(o.Pods))
+	for i := range f.events {
+		if err := f.events[i].check(pods); err != nil {
+			return nil, fmt.Errorf("fleet: %w", err)
+		}
+		if f.events[i].Kind == Add {
+			pods++
+		}
+	}
+	for _, spec := range o.Pods {
+		if b := o.Source.BlockTokens(); b > 0 {
+			spec.Profile = cutInto(spec.Profile, b)
+		}
+		if _, err := f.join(spec); err != nil {
+			return nil, fmt.Errorf("fleet: %w", err)
+		}
+	}
+	f.planScrape()
+	return f, nil
+}
+
+// cutInto returns p with its KV memory in blocks of so many tokens.
+func cutInto(p engine.Profile, blockTokens int32) engine.Profile {
+	p.Blocks = int32(int64(p.Blocks-1)*int64(p.BlockTokens)/int64(blockTokens)) + 1
+	p.BlockTokens = blockTokens
+	return p
+}
+
+// asElapsed turns an instant into what an engine takes: both are elapsed time since the run began.
+func (f *Fleet) asElapsed(t pool.Instant) time.Duration { return time.Duration(t) }
+
+// Run runs to the end. It is called once.
+func (f *Fleet) Run() (*Result, error) {
+	f.announce()
+	f.askDue()
+	for {
+		at, what := f.next()
+		if what == nothing || f.until > 0 && at > f.until {
+			break
+		}
+		f.now = max(f.now, at)
+		switch what {
+		case stepEnds:
+			f.runSteps()
+		case planned:
+			e := f.events[0]
+			f.events = f.events[1:]
+			if err := f.happen(&e); err != nil {
+				return nil, err
+			}
+		case noticed:
+			f.unlist()
+		case scraped:
+			for _, p := range f.pods {
+				if p.scrapeAt != 0 && p.scrapeAt <= f.now {
+					f.scrape(p)
+				}
+			}
+			f.planScrape()
+		case read:
+			r := f.telemetry.inbox.pop()
+			f.decider.Observe(f.now, r.member, r.sample)
+		case decides:
+			f.askDue()
+		case arrives:
+			f.arrive(f.source.Pop())
+		}
+		if f.holding > 0 && what != decides {
+			f.askDue()
+		}
+	}
+	return f.close(), nil
+}
+
+// event is what comes next, in the order in which events of one instant happen.
+type event uint8
+
+const (
+	nothing event = iota
+	stepEnds
+	planned
+	noticed
+	scraped
+	read
+	decides
+	arrives
+)
+
+func (f *Fleet) next() (at pool.Instant, what event) {
+	at = never
+	earlier := func(t pool.Instant, e event) {
+		if t < at {
+			at, what = t, e
+		}
+	}
+	_, step := f.steps.first()
+	earlier(pool.Instant(step), stepEnds)
+	arrival, coming := f.source.Peek()
+	if f.open == 0 && !coming {
+		return at, what // what is planned or read changes nothing any more
+	}
+	if len(f.events) > 0 {
+		earlier(f.events[0].At, planned)
+	}
+	if f.unlistNext != 0 {
+		earlier(f.unlistNext, noticed)
+	}
+	if f.scrapeNext != 0 {
+		earlier(f.scrapeNext, scraped)
+	}
+	if len(f.telemetry.inbox) > 0 {
+		earlier(f.telemetry.inbox[0].due, read)
+	}
+	if f.due != 0 {
+		earlier(f.due, decides)
+	}
+	if coming {
+		earlier(arrival, arrives)
+	}
+	if what != stepEnds && f.stuck(coming) {
+		return never, nothing
+	}
+	return at, what
+}
+
+// stuck reports whether nothing but readings would ever happen: requests are held or hang, and no event will free them.
+func (f *Fleet) stuck(coming bool) bool {
+	_, step := f.steps.first()
+	return !coming && step == never && len(f.events) == 0 && f.unlistNext == 0 && f.due == 0
+}
+
+// runSteps ends steps, one pod after the other, for as long as nothing else can come between them: until something else is
+// due, or a step brought an event that the decider or the source hears of.
+func (f *Fleet) runSteps() {
+	limit := f.otherwise()
+	for {
+		n, at := f.steps.first()
+		if at > int64(limit) {
+			return
+		}
+		f.now = pool.Instant(at)
+		if f.step(f.pods[n]) {
+			return
+		}
+	}
+}
+
+// otherwise returns the instant before or at which only steps happen.
+func (f *Fleet) otherwise() pool.Instant {
+	limit := pool.Instant(never - 1)
+	if len(f.events) > 0 {
+		limit = min(limit, f.events[0].At)
+	}
+	if f.until > 0 {
+		limit = min(limit, f.until)
+	}
+	for _, t := range [...]pool.Instant{f.unlistNext, f.scrapeNext, f.due} {
+		if t != 0 {
+			limit = min(limit, t)
+		}
+	}
+	if len(f.telemetry.inbox) > 0 {
+		limit = min(limit, f.telemetry.inbox[0].due)
+	}
+	if t, ok := f.source.Peek(); ok {
+		limit = min(limit, t)
+	}
+	return limit
+}
+
+// step ends the running step of a pod and begins its next. It reports whether somebody else heard of what it brought.
+func (f *Fleet) step(p *pod) (told bool) {
+	r := p.engine.Step(f.asElapsed(f.now))
+	f.plan(p)
+	if r.Ended == nil {
+		return false
+	}
+	f.result.Steps++
+	p.busy += r.Ended.End - r.Ended.Start
+	for i := range r.Tokens {
+		t := &r.Tokens[i]
+		o := &f.result.Outcomes[p.live[t.ID.Slot]]
+		if t.Count > 1 {
+			o.LongestGap = max(o.LongestGap, t.Gap)
+			continue
+		}
+		o.FirstToken = f.now
+		f.decider.FirstToken(f.now, uint64(p.live[t.ID.Slot]))
+		told = true
+	}
+	for i := range r.Finished {
+		f.finish(p, &r.Finished[i])
+		told = true
+	}
+	return told
+}
+
+// plan notes when the pod's running step ends.
+func (f *Fleet) plan(p *pod) {
+	at := int64(never)
+	if next, busy := p.engine.Next(); busy && !p.hung {
+		at = int64(next)
+	}
+	f.steps.set(p.number, at)
+}
+
+// finish ends a request that generated all its tokens.
+func (f *Fleet) finish(p *pod, done *engine.Finished) {
+	number := p.live[done.ID.Slot]
+	p.live[done.ID.Slot] = nobody
+	p.running--
+	o := &f.result.Outcomes[number]
+	o.Cached, o.Generated, o.Preemptions = done.Cached, done.Output, done.Preemptions
+	o.Admitted = pool.Instant(done.Admitted)
+	f.end(uint64(number), Completed, "")
+	f.decider.Finish(f.now, uint64(number), openai.Usage{Prompt: int64(o.Prompt), Cached: int64(o.Cached), Out: int64(o.Generated)}, true)
+	if p.draining {
+		f.leaveIfIdle(p)
+	}
+}
+
+// end closes a request's outcome, before the decider hears of it.
+func (f *Fleet) end(number uint64, s Status, why string) {
+	o := &f.result.Outcomes[number]
+	o.End, o.Status, o.Reason = f.now, s, why
+	f.open--
+	r := f.requests[number]
+	f.requests[number] = nil
+	f.source.Done(f.now, r, s)
+}
+
+// arrive brings a request to the decider.
+func (f *Fleet) arrive(r *Request) {
+	number := uint64(len(f.result.Outcomes))
+	f.result.Outcomes = append(f.result.Outcomes, Outcome{
+		Arrived: f.now, Prompt: r.Prompt, Output: r.Output, Pod: nobody,
+		Session: r.Session, Tenant: r.Tenant, Class: r.Class, Priority: r.Priority,
+	})
+	f.requests = append(f.requests, r)
+	f.open++
+	a := f.decider.Arrive(f.now, number, r, f.describe(r))
+	a.Number = number
+	if a.Held {
+		f.holding++
+		f.askDue()
+		return
+	}
+	f.follow(a)
+	if f.due == 0 {
+		f.askDue() // the decision may have made a deadline
+	}
+}
+
+// describe says of a request what a scheduler may know.
+func (f *Fleet) describe(r *Request) *openai.Summary {
+	t := &f.telemetry
+	s := openai.NewSummary()
+	s.Complete, s.Stream, s.IncludeUsage = true, true, true
+	s.Model = r.Model
+	if r.MaxTokens > 0 {
+		s.MaxTokens = int64(r.MaxTokens)
+	}
+	s.PromptTokens = int64(r.Prompt)
+	s.BlockTokens = f.source.BlockTokens()
+	full := min(int(r.Prompt/s.BlockTokens), len(r.Hashes))
+	s.BlockHashes = r.Hashes[:full:full]
+	if s.BlockHashes == nil {
+		s.BlockHashes = []uint64{}
+	}
+	if e := t.TokenError; e != 0 {
+		s.PromptTokens = max(int64(float64(s.PromptTokens)*(1+e)), 1)
+		if t.tokens.Float64() < max(e, -e) {
+			s.BlockHashes = []uint64{}
+		}
+	}
+	return s
+}
+
+// follow does what a decision says, asking again while nobody listens where it leads.
+func (f *Fleet) follow(a Answer) {
+	o := &f.result.Outcomes[a.Number]
+	for a.Refused == "" {
+		o.Tries = min(o.Tries, 254) + 1
+		if p := f.pods[a.To]; p.up {
+			f.send(p, a.Number)
+			return
+		}
+		number := a.Number
+		a = f.decider.Unreachable(f.now, number, a.To)
+		a.Number = number
+	}
+	f.end(a.Number, Refused, a.Refused)
+}
+
+// send puts a request into an engine.
+func (f *Fleet) send(p *pod, number uint64) {
+	r := f.requests[number]
+	o := &f.result.Outcomes[number]
+	o.Pod, o.Sent = p.number, f.now
+	p.requests++
+	id, err := p.engine.Add(f.asElapsed(f.now), engine.Request{Prompt: r.Prompt, Output: r.Output, Hashes: r.Hashes, Adapter: r.Adapter})
+	if err != nil {
+		why := "invalid"
+		if errors.Is(err, engine.ErrQueueFull) {
+			why = "engine_queue_full"
+		}
+		f.end(number, Failed, why)
+		f.decider.Finish(f.now, number, openai.NoUsage, false)
+		return
+	}
+	for int(id.Slot) >= len(p.live) {
+		p.live = append(p.live, nobody)
+	}
+	p.live[id.Slot] = int64(number)
+	p.running++
+	if _, busy := p.engine.Next(); !busy && !p.hung {
+		f.step(p)
+	}
+}
+
+// askDue has the decider act on its deadlines and release whom it holds.
+func (f *Fleet) askDue() {
+	for {
+		f.released, f.due = f.decider.Due(f.now, f.released[:0])
+		if f.due != 0 && f.due <= f.now { // it asks to be asked again; time must go on meanwhile
+			f.due = f.now + pool.Instant(time.Millisecond)
+		}
+		if len(f.released) == 0 {
+			return
+		}
+		for _, a := range f.released {
+			f.holding--
+			f.follow(a)
+		}
+	}
+}
+
+func (f *Fleet) planScrape() {
+	f.scrapeNext = 0
+	for _, p := range f.pods {
+		if p.scrapeAt != 0 && (f.scrapeNext == 0 || p.scrapeAt < f.scrapeNext) {
+			f.scrapeNext = p.scrapeAt
+		}
+	}
+}
+
+// close completes the result.
+func (f *Fleet) close() *Result {
+	f.result.End = f.now
+	for _, p := range f.pods {
+		c := p.earlier
+		if p.up {
+			c = sum(c, p.engine.Counters())
+		}
+		f.result.Pods = append(f.result.Pods, PodResult{Name: p.name, Hardware: p.spec.Profile.Hardware, Requests: p.requests, Busy: p.busy, Counters: c})
+	}
+	return &f.result
+}

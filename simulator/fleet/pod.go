@@ -1,0 +1,127 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/simulator/engine"
+)
+
+// Pod is a kind of member: an engine and how it is labelled.
+type Pod struct {
+	Profile engine.Profile
+	Options engine.Options
+	Labels  map[string]string
+
+	// AdapterNames are what readings call the adapters 1, 2, …
+	AdapterNames []string
+}
+
+const nobody = -1
+
+// pod is one member and the requests in it.
+type pod struct {
+	number int32
+	name   string
+	spec   Pod
+	engine *engine.Engine
+
+	live    []int64 // request number by the engine's slot; nobody for none
+	running int     // requests in the engine, waiting ones included
+
+	up, listed, draining, hung, blind bool
+	hungSince                         pool.Instant
+	slowdown                          float64
+	started                           float64 // seconds since the Unix epoch, as its metrics page would say
+	scrapeAt                          pool.Instant
+	unlistAt                          pool.Instant // when the membership learns of its crash; 0: nothing to learn
+
+	requests int64
+	busy     time.Duration
+	earlier  engine.Counters // of processes that are gone
+
+	loads [2][]int32 // scratch of adapters
+}
+
+// start gives the pod a new process.
+func (f *Fleet) start(p *pod) error {
+	e, err := engine.New(p.spec.Profile, p.spec.Options)
+	if err != nil {
+		return fmt.Errorf("pod %d: %w", p.number, err)
+	}
+	p.engine, p.up = e, true
+	e.SetSlowdown(p.slowdown)
+	// Any origin does: what counts is that two processes differ.
+	p.started = 1e9 + time.Duration(f.now).Seconds()
+	for i := range p.live {
+		p.live[i] = nobody
+	}
+	return nil
+}
+
+// join adds a pod of a kind.
+func (f *Fleet) join(spec Pod) (*pod, error) {
+	n := int32(len(f.pods))
+	p := &pod{number: n, name: fmt.Sprintf("pod-%d", n), spec: spec, listed: true, slowdown: 1}
+	if err := f.start(p); err != nil {
+		return nil, err
+	}
+	p.spec.Profile = p.engine.Profile()
+	if every := f.telemetry.Every; every > 0 {
+		p.scrapeAt = f.now + 1 + pool.Instant(f.telemetry.random.Float64()*float64(every))
+	}
+	f.pods = append(f.pods, p)
+	f.steps.grow(len(f.pods))
+	return p, nil
+}
+
+// announce tells the decider the membership.
+func (f *Fleet) announce() {
+	members := make([]pool.Endpoint, 0, len(f.pods))
+	for _, p := range f.pods {
+		if p.listed {
+			members = append(members, pool.Endpoint{
+				Namespace: "default", Name: p.name, Addr: Addr(p.number), Labels: p.spec.Labels, Draining: p.draining,
+			})
+		}
+	}
+	f.decider.Members(f.now, members)
+}
+
+func (p *pod) keepCounters() {
+	p.earlier = sum(p.earlier, p.engine.Counters())
+}
+
+func sum(a, b engine.Counters) engine.Counters {
+	a.Steps += b.Steps
+	a.Finished += b.Finished
+	a.Aborted += b.Aborted
+	a.Preemptions += b.Preemptions
+	a.PrefixQueries += b.PrefixQueries
+	a.PrefixHits += b.PrefixHits
+	a.PromptTokens += b.PromptTokens
+	a.CachedPromptTokens += b.CachedPromptTokens
+	a.GenerationTokens += b.GenerationTokens
+	return a
+}
+
+// adapters names those with running or waiting requests, sorted.
+func (p *pod) adapters() []string {
+	n := int(p.spec.Options.Adapters) + 1
+	for i := range p.loads {
+		if len(p.loads[i]) < n {
+			p.loads[i] = make([]int32, n)
+		}
+	}
+	p.engine.AdapterLoads(p.loads[0], p.loads[1])
+	names := []string{}
+	for a := 1; a < n; a++ {
+		if p.loads[0][a]+p.loads[1][a] > 0 && a <= len(p.spec.AdapterNames) {
+			names = append(names, p.spec.AdapterNames[a-1])
+		}
+	}
+	slices.Sort(names)
+	return names
+}
