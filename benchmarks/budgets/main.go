@@ -30,7 +30,12 @@ func main() {
 	lines = append(lines, cycleLines()...)
 	lines = append(lines, bodyLines()...)
 	lines = append(lines, prefixLines()...)
-	telemetry, err := pageLines()
+	simulated, err := fleetLines()
+	lines = append(lines, simulated...)
+	var telemetry []extproc.Line
+	if err == nil {
+		telemetry, err = pageLines()
+	}
 	if err == nil && !*quick {
 		var polled extproc.Line
 		if polled, err = pollLine(ctx, *binary); err == nil {

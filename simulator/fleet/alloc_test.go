@@ -44,9 +44,9 @@ func TestAStepAllocatesNothing(t *testing.T) {
 	f.arrive(f.source.Pop())
 	steps := func() {
 		for range 10 {
-			n, at := f.steps.first()
+			at, _ := f.pods[0].engine.Next()
 			f.now = pool.Instant(at)
-			f.step(f.pods[n])
+			f.bring(f.pods[0])
 		}
 	}
 	steps()

@@ -61,6 +61,7 @@ func (e *Event) check(pods int32) error {
 // happen makes a planned event.
 func (f *Fleet) happen(e *Event) error {
 	p := f.pods[e.Pod]
+	f.bring(p)
 	switch e.Kind {
 	case Crash:
 		if !p.up {
@@ -85,6 +86,7 @@ func (f *Fleet) happen(e *Event) error {
 	case Slow:
 		p.slowdown = e.Factor
 		p.engine.SetSlowdown(e.Factor)
+		f.plan(p)
 	case Hang:
 		if p.up && !p.hung {
 			p.hung, p.hungSince = true, f.now
@@ -93,7 +95,11 @@ func (f *Fleet) happen(e *Event) error {
 	case Resume:
 		if p.hung {
 			p.hung = false
-			p.engine.Stall(f.asElapsed(f.now - p.hungSince))
+			if _, busy := p.engine.Next(); busy {
+				p.engine.Stall(f.asElapsed(f.now - p.hungSince))
+			} else {
+				f.step(p, f.asElapsed(f.now)) // begin with what came meanwhile
+			}
 			f.plan(p)
 		}
 	case Blind:

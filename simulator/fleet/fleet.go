@@ -106,7 +106,11 @@ func (f *Fleet) Run() (*Result, error) {
 	f.askDue()
 	for {
 		at, what := f.next()
-		if what == nothing || f.until > 0 && at > f.until {
+		if what == nothing {
+			break
+		}
+		if f.until > 0 && at > f.until {
+			f.now = f.until
 			break
 		}
 		f.now = max(f.now, at)
@@ -200,8 +204,8 @@ func (f *Fleet) stuck(coming bool) bool {
 	return !coming && step == never && len(f.events) == 0 && f.unlistNext == 0 && f.due == 0
 }
 
-// runSteps ends steps, one pod after the other, for as long as nothing else can come between them: until something else is
-// due, or a step brought an event that the decider or the source hears of.
+// runSteps brings pods forward, one after the other, for as long as nothing else can come between: until something else is
+// due, or a step brought what the decider or the source hears of.
 func (f *Fleet) runSteps() {
 	limit := f.otherwise()
 	for {
@@ -210,13 +214,13 @@ func (f *Fleet) runSteps() {
 			return
 		}
 		f.now = pool.Instant(at)
-		if f.step(f.pods[n]) {
+		if f.bring(f.pods[n]) {
 			return
 		}
 	}
 }
 
-// otherwise returns the instant before or at which only steps happen.
+// otherwise returns the instant until which only steps happen.
 func (f *Fleet) otherwise() pool.Instant {
 	limit := pool.Instant(never - 1)
 	if len(f.events) > 0 {
@@ -239,10 +243,46 @@ func (f *Fleet) otherwise() pool.Instant {
 	return limit
 }
 
-// step ends the running step of a pod and begins its next. It reports whether somebody else heard of what it brought.
-func (f *Fleet) step(p *pod) (told bool) {
-	r := p.engine.Step(f.asElapsed(f.now))
+// bring makes the steps of a pod that end until now. An engine's steps concern nobody but itself until one brings a first or
+// a last token, and engine.Quiet tells before when that cannot be: so pods are looked at then, and when something is done to
+// them, and their steps are made in rows. It reports whether somebody else heard of what they brought.
+func (f *Fleet) bring(p *pod) (told bool) {
+	if p.hung || !p.up {
+		return false
+	}
+	now := f.asElapsed(f.now)
+	for {
+		next, busy := p.engine.Next()
+		if !busy || next > now {
+			break
+		}
+		if skipped := p.engine.Skip(now); len(skipped.Steps) > 0 {
+			f.skipped(p, &skipped)
+		} else if f.step(p, next) {
+			told = true
+		}
+	}
 	f.plan(p)
+	return told
+}
+
+// skipped takes note of a row of steps.
+func (f *Fleet) skipped(p *pod, row *engine.Skipped) {
+	first, last := &row.Steps[0], &row.Steps[len(row.Steps)-1]
+	f.result.Steps += int64(len(row.Steps))
+	p.busy += last.End - first.Start
+	// Each decoded in the step before, too; contexts grow, so the last is the longest but for a stall in the first.
+	gap := max(first.End-first.Start, last.End-last.Start)
+	for _, id := range row.IDs {
+		o := &f.result.Outcomes[p.live[id.Slot]]
+		o.LongestGap = max(o.LongestGap, gap)
+	}
+}
+
+// step ends the running step of a pod, if at is its end, and begins the next. It reports whether somebody else heard of what
+// it brought.
+func (f *Fleet) step(p *pod, at time.Duration) (told bool) {
+	r := p.engine.Step(at)
 	if r.Ended == nil {
 		return false
 	}
@@ -266,11 +306,11 @@ func (f *Fleet) step(p *pod) (told bool) {
 	return told
 }
 
-// plan notes when the pod's running step ends.
+// plan notes when the pod is to be looked at next.
 func (f *Fleet) plan(p *pod) {
 	at := int64(never)
-	if next, busy := p.engine.Next(); busy && !p.hung {
-		at = int64(next)
+	if _, busy := p.engine.Next(); busy && !p.hung && p.up {
+		at = int64(p.engine.Quiet())
 	}
 	f.steps.set(p.number, at)
 }
@@ -369,6 +409,7 @@ func (f *Fleet) send(p *pod, number uint64) {
 	o := &f.result.Outcomes[number]
 	o.Pod, o.Sent = p.number, f.now
 	p.requests++
+	f.bring(p)
 	id, err := p.engine.Add(f.asElapsed(f.now), engine.Request{Prompt: r.Prompt, Output: r.Output, Hashes: r.Hashes, Adapter: r.Adapter})
 	if err != nil {
 		why := "invalid"
@@ -385,8 +426,9 @@ func (f *Fleet) send(p *pod, number uint64) {
 	p.live[id.Slot] = int64(number)
 	p.running++
 	if _, busy := p.engine.Next(); !busy && !p.hung {
-		f.step(p)
+		f.step(p, f.asElapsed(f.now))
 	}
+	f.plan(p)
 }
 
 // askDue has the decider act on its deadlines and release whom it holds.
@@ -420,6 +462,7 @@ func (f *Fleet) close() *Result {
 	f.result.End = f.now
 	for _, p := range f.pods {
 		c := p.earlier
+		f.bring(p)
 		if p.up {
 			c = sum(c, p.engine.Counters())
 		}

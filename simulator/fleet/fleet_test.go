@@ -246,6 +246,11 @@ func TestWhatHappensToPods(t *testing.T) {
 			[]fleet.Event{{At: second, Kind: fleet.Hang, Pod: 0}, {At: 9 * second, Kind: fleet.Resume, Pod: 0}}, 0,
 			[]string{"0s members pod-0 pod-1"}, map[fleet.Status]int{fleet.Completed: 40},
 		},
+		{
+			"what came to an idle pod that hung is served when it goes on",
+			[]fleet.Event{{At: 0, Kind: fleet.Hang, Pod: 1}, {At: 9 * second, Kind: fleet.Resume, Pod: 1}}, 0,
+			[]string{"0s members pod-0 pod-1"}, map[fleet.Status]int{fleet.Completed: 40},
+		},
 		{"the run is cut off", nil, 2 * second, []string{"0s members pod-0 pod-1"}, map[fleet.Status]int{fleet.Completed: 14, fleet.Unfinished: 6}},
 	}
 	for _, tt := range tests {

@@ -97,6 +97,7 @@ func (f *Fleet) scrape(p *pod) {
 		f.result.Lost++
 		return
 	}
+	f.bring(p)
 	g := p.engine.Gauges()
 	s := pool.NoSample()
 	s.At, s.Waiting, s.Running, s.KVUsage = f.now, g.Waiting, g.Running, g.KVUsage()
