@@ -133,7 +133,7 @@ func bodyLines() []extproc.Line {
 		lines = append(lines, atMost(name+": allocations", fmt.Sprint(allocations(scan)), allocations(scan), 8, ""))
 	}
 	event := []byte(`data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1796022979,"model":"llama-3.1-8b","choices":[{"index":0,"delta":{"content":" token"},"logprobs":null,"finish_reason":null}]}` + "\n\n")
-	u := openai.NewUsageReader("text/event-stream")
+	u := openai.NewUsageReader(openai.ChatCompletions, "text/event-stream", "")
 	feed := func() { u.Feed(event) }
 	return append(lines,
 		reported("stream chunk, usage reader: time", fmt.Sprintf("%.0f ns (%d bytes)", nanos(feed), len(event)), "-", nanos(feed)),

@@ -29,7 +29,7 @@ func routeRows() []row {
 		{name: "DELETE, OPTIONS, PUT and PATCH", want: "200 200 200 200 body_unread: 1", play: calls(get("DELETE", "/v1/responses/resp_1"), get("OPTIONS", chat, "Origin: http://ui"),
 			call{"PUT", "/v1/files/7", []string{"Content-Type: application/octet-stream"}, []string{string([]byte{0, 1})}, lengthy, nil},
 			call{"PATCH", "/v1/batches/7", []string{"Content-Type: application/json"}, []string{`{"model":"m-base"}`}, lengthy, nil})},
-		{name: "a path with escapes, doubled slashes and a bare question mark", want: "200 200", play: calls(post("/v1//chat/../chat%2Fx/completions?", hello), get("GET", "/%7Euser/a;b=c?q=%C3%A4&&"))},
+		{name: "a path with escapes, doubled slashes and a bare question mark", want: "200 200", play: calls(post("/v1//chat%2Fx/completions?", hello), get("GET", "/%7Euser/a;b=c?q=%C3%A4&&"))},
 		{name: "a label that one endpoint has", want: "200 200", config: strings.Replace(labelled, "LETTER", "b", 1), play: calls(post(chat, hello), post(chat, hello))},
 		{name: "an endpoint that drains takes nothing", config: inOrder, endpoints: "Abc", play: calls(post(chat, hello))},
 		{name: "endpoints of which samples are known, stale and unknown", want: "200 200 stale_sample: 2", world: func(s *side) {

@@ -22,6 +22,8 @@ type row struct {
 	// want is what comes of it in a line, so that both ways are not alike in failing: the status of each answer, and the
 	// reasons noted, with their number. Empty: 200.
 	want string
+	// check looks at what came of it by the first way; nil: nothing more.
+	check func(*testing.T, *transcript)
 
 	// early: the decision falls as soon as the model was seen, so that the record tells how the bytes were cut: only gateways
 	// that cut them as the client did are compared.
@@ -130,19 +132,28 @@ func TestBothAdaptersCarryTheSameExchange(t *testing.T) {
 		}
 		names[r.name] = true
 		t.Run(r.name, func(t *testing.T) {
-			h := newHouse(t)
-			for _, full := range []bool{false, true} {
-				ways := r.ways(full)
-				want := r.playBy(t, h, ways[0])
-				if got := want.outline(); got != r.outline() {
-					t.Fatalf("by %s: %s; want %s", ways[0].name, got, r.outline())
-				}
-				for _, w := range ways[1:] {
-					if diff := cmp.Diff(want, r.playBy(t, h, w)); diff != "" {
-						t.Errorf("%s (-) and %s (+) differ:\n%s", ways[0].name, w.name, diff)
-					}
-				}
-			}
+			r.compare(t)
 		})
+	}
+}
+
+// compare plays the row by every way.
+func (r *row) compare(t *testing.T) {
+	t.Helper()
+	h := newHouse(t)
+	for _, full := range []bool{false, true} {
+		ways := r.ways(full)
+		want := r.playBy(t, h, ways[0])
+		if got := want.outline(); got != r.outline() {
+			t.Fatalf("by %s: %s; want %s", ways[0].name, got, r.outline())
+		}
+		if r.check != nil {
+			r.check(t, &want)
+		}
+		for _, w := range ways[1:] {
+			if diff := cmp.Diff(want, r.playBy(t, h, w)); diff != "" {
+				t.Errorf("%s (-) and %s (+) differ:\n%s", ways[0].name, w.name, diff)
+			}
+		}
 	}
 }

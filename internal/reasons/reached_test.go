@@ -1,12 +1,15 @@
 package reasons
 
 import (
+	"compress/gzip"
 	"context"
+	"io"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,6 +35,14 @@ func refused(id reason.ID, text string, set func(*exchange.Options), method, pat
 		w.refuses(id, a)
 		return w.heard
 	}
+}
+
+func zipped(text string) string {
+	var b strings.Builder
+	z := gzip.NewWriter(&b)
+	_, _ = io.WriteString(z, text)
+	_ = z.Close()
+	return b.String()
 }
 
 // late is a reason with which a request is refused that a stage held beyond its bound.
@@ -69,7 +80,19 @@ func ok(more ...openai.Header) openai.Headers {
 func ways() map[reason.ID]reached {
 	const chat = "/v1/chat/completions"
 	return map[reason.ID]reached{
-		reason.MalformedJSON:     refused(reason.MalformedJSON, byChance, nil, "POST", chat, `{"model"}`),
+		reason.MalformedJSON: refused(reason.MalformedJSON, byChance, nil, "POST", chat, `{"model"}`),
+		reason.InvalidModel:  refused(reason.InvalidModel, byChance, nil, "POST", chat, `{"model":7}`),
+		reason.MalformedBody: func(t *testing.T) *heard { // gRPC alone has such a body, and its errors have none
+			w := newWorld(t, byChance, nil)
+			_, a := w.send(seesHeaders, "POST", "/vllm.grpc.engine.VllmEngine/Generate", "\x02\x00\x00\x00\x00", "content-type", "application/grpc")
+			row := reason.MalformedBody.Row()
+			if h := a.Reply.Headers; h.Get("grpc-status") != "3" || !strings.HasPrefix(h.Get("grpc-message"), row.Code+": "+row.Means) {
+				t.Errorf("answered with %+v", h)
+			}
+			return w.heard
+		},
+		reason.AmbiguousPath:     refused(reason.AmbiguousPath, byChance, nil, "POST", "/v1/models/.."+chat, hello),
+		reason.BodySealed:        refused(reason.BodySealed, twoPools, nil, "POST", chat, zipped(`{"model":"alias"}`), "content-encoding", "gzip"),
 		reason.ModelRequired:     refused(reason.ModelRequired, twoPools, nil, "POST", chat, `{}`),
 		reason.BodyTooLarge:      refused(reason.BodyTooLarge, byChance, func(o *exchange.Options) { o.MaxBodyBytes = 10 }, "POST", chat, hello),
 		reason.ModelNotFound:     refused(reason.ModelNotFound, twoPools, nil, "POST", chat, `{"model":"other"}`),

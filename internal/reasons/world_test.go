@@ -84,7 +84,7 @@ const (
 	byQueue  = head + "- type: queue-scorer\n- type: max-score-picker\n"
 	twoPools = head + `- type: random-picker
 pools:
-- {name: one, models: [{name: m}]}
+- {name: one, models: [{name: m, aliases: [alias]}]}
 - {name: two, models: [{name: n}]}
 `
 )

@@ -124,6 +124,6 @@ func Descriptions() map[string]string {
 // Reasons returns the reasons that the plugins of each type ("import/path.Type") name.
 func Reasons() map[string][]reason.ID {
 	r := map[string][]reason.ID{}
-	r["github.com/fairlead/fairlead/pkg/models.Resolver"] = []reason.ID{reason.ModelRequired, reason.ModelNotFound}
+	r["github.com/fairlead/fairlead/pkg/models.Resolver"] = []reason.ID{reason.ModelRequired, reason.ModelNotFound, reason.BodySealed}
 	return r
 }

@@ -65,6 +65,7 @@ func (f *serveFlags) register(c *cobra.Command, mode string) {
 	fs.StringVar(&f.listen, "listen", listen, "address of the embedded proxy; empty for none")
 	fs.BoolVar(&f.secure, "secure-serving", true, "serve --grpc-port with TLS, under a self-signed certificate")
 
+	fs.Int64Var(&f.exchange.MaxInflatedBytes, "max-inflated-bytes", f.exchange.MaxInflatedBytes, "how much of a compressed request body is read, decompressed; longer ones pass unread")
 	fs.Int64Var(&f.exchange.MaxBodyBytes, "max-body-bytes", f.exchange.MaxBodyBytes, "longest request body; longer ones are answered with 413")
 	fs.DurationVar(&f.exchange.BookingDeadline, "booking-deadline", f.exchange.BookingDeadline, "end of a booking of which no end is seen")
 	fs.IntVar(&f.exchange.Fallbacks, "fallbacks", f.exchange.Fallbacks, "length of a destination list where lists are understood, the primary included")
@@ -105,6 +106,8 @@ func (f *serveFlags) check(given func(flag string) bool) error {
 		return fmt.Errorf("nothing to serve: give --grpc-port for ext_proc or --listen for the embedded proxy")
 	case f.responseMode != "auto" && f.responseMode != "full":
 		return fmt.Errorf("--response-mode is %q; auto or full", f.responseMode)
+	case f.exchange.MaxInflatedBytes < 1:
+		return fmt.Errorf("--max-inflated-bytes is %d; at least 1", f.exchange.MaxInflatedBytes)
 	case f.exchange.MaxBodyBytes < 1:
 		return fmt.Errorf("--max-body-bytes is %d; at least 1", f.exchange.MaxBodyBytes)
 	case f.exchange.Fallbacks < 1:

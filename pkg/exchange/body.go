@@ -2,7 +2,6 @@ package exchange
 
 import (
 	"errors"
-	"sync"
 
 	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/plugins"
@@ -11,41 +10,24 @@ import (
 
 // body is the state of the body phase. The bytes belong to the adapter; the summary refers to them.
 type body struct {
-	scanner *openai.Scanner // nil: the body passes through unread
-	strict  bool            // a body that is no JSON is refused, since this API reads nothing else
-	bytes   int64
-	done    bool // enough was read, or there is nothing to read
-	unread  bool // noted that nobody reads it
+	reader openai.BodyReader // nil: the body passes through unread
+	strict bool              // a body in another form is refused, since this API reads nothing else
+	why    string            // it passes unread, if that is worth telling
+	bytes  int64
+	done   bool // enough was read, or there is nothing to read
+	unread bool // noted that nobody reads it
 }
 
-// start decides by API and content type whether the body is scanned.
-func (b *body) start(r *plugins.Request) {
-	json := false
-	switch media := openai.MediaType(r.Headers.Get(headerContentType)); {
-	case r.API == openai.Models:
-	case r.API != openai.Other:
-		json = media == "" || media == "application/json" || len(media) > 5 && media[len(media)-5:] == "+json"
-	default:
-		json = media == "application/json"
-	}
-	if coder := r.Headers.Get(headerContentCoder); coder != "" && coder != "identity" {
-		json = false
-	}
-	if json {
-		b.scanner, b.strict = scanners.Get().(*openai.Scanner), r.API != openai.Other
-		b.scanner.Reset(r.API)
-	}
+// start decides by API and content type how the body is read.
+func (b *body) start(r *plugins.Request, inflatedMax int64) {
+	b.reader, b.strict, b.why = openai.OpenBody(r.API, r.Headers.Get(headerContentType), r.Headers.Get(headerContentCoder), inflatedMax)
 }
 
-// scanners are those that no request uses. A summary outlives its scanner.
-var scanners = sync.Pool{New: func() any { return openai.NewScanner(openai.Other) }}
-
-// release gives the scanner back.
+// release gives the reader back.
 func (b *body) release() {
-	if b.scanner != nil {
-		b.scanner.Release()
-		scanners.Put(b.scanner)
-		b.scanner = nil
+	if b.reader != nil {
+		b.reader.Release()
+		b.reader = nil
 	}
 }
 
@@ -56,31 +38,39 @@ func (x *Exchange) readBody(chunk []byte, end bool) *reason.Refusal {
 	if b.bytes > x.s.o.MaxBodyBytes && x.step < stepForwarded {
 		return x.outgrown()
 	}
-	if b.scanner == nil || b.done || x.step >= stepForwarded {
+	if b.reader == nil || b.done || x.step >= stepForwarded {
 		return nil
 	}
-	err := b.scanner.Feed(chunk)
-	if err == nil && end {
-		_, err = b.scanner.Finish()
+	err := b.reader.Feed(chunk)
+	if err == nil && end && (b.bytes > 0 || b.strict) {
+		_, err = b.reader.Finish()
 	}
-	if err == nil && end && b.strict && !b.scanner.IsObject() {
-		return reason.Refuse(reason.MalformedJSON, "the body is no JSON object")
+	if refusal := x.judge(err); refusal != nil {
+		return refusal
 	}
-	return x.scanned(err)
+	if b.strict && b.reader != nil && (end || b.reader.Told(x.s.o.Built.Reads == plugins.ReadsModel)) {
+		if fault := b.reader.Summary().ModelFault; fault != "" {
+			return reason.Refuse(reason.InvalidModel, "\"model\" %s", fault)
+		}
+	}
+	return nil
 }
 
-// scanned judges the scanner's error: a body that is no JSON is refused where the API reads nothing else, and passes
-// unread where we do not know what it is.
-func (x *Exchange) scanned(err error) *reason.Refusal {
-	if err == nil {
+// judge judges a reader's error: a body in another form is refused where the API reads nothing else, and passes unread
+// where we do not know what it is, or cannot look into it.
+func (x *Exchange) judge(err error) *reason.Refusal {
+	var unread *openai.UnreadError
+	var syntax *openai.SyntaxError
+	switch {
+	case err == nil:
 		return nil
-	}
-	if x.body.strict {
-		var syntax *openai.SyntaxError
-		if errors.As(err, &syntax) {
-			return reason.Refuse(reason.MalformedJSON, "at byte %d: %s", syntax.Offset, syntax.What)
-		}
-		return reason.Refuse(reason.MalformedJSON, "%s", err.Error())
+	case errors.As(err, &unread):
+		x.body.why = unread.Why
+	case !x.body.strict:
+	case errors.As(err, &syntax):
+		return reason.Refuse(reason.MalformedJSON, "at byte %d: %s", syntax.Offset, syntax.What)
+	default:
+		return reason.Refuse(reason.MalformedBody, "%s", err.Error())
 	}
 	x.passesUnread()
 	x.body.release()
@@ -95,18 +85,18 @@ func (x *Exchange) readEnough() bool {
 	}
 	switch {
 	case x.bodyEnd:
-		if b.scanner == nil && b.bytes > 0 {
+		if b.reader == nil && b.bytes > 0 {
 			x.passesUnread()
 		}
 	case x.s.o.Built.Reads == plugins.ReadsHeaders:
-	case b.scanner == nil: // nothing of the rest would be read
+	case b.reader == nil: // nothing of the rest would be read
 		x.passesUnread()
-	case x.s.o.Built.Reads == plugins.ReadsModel && b.scanner.ModelSeen():
+	case b.reader.Told(x.s.o.Built.Reads == plugins.ReadsModel):
 	default:
 		return false
 	}
-	if b.scanner != nil && b.bytes > 0 {
-		x.r.Body = b.scanner.Summary()
+	if b.reader != nil && b.bytes > 0 {
+		x.r.Body = b.reader.Summary()
 	}
 	b.done = true
 	return true
@@ -116,6 +106,6 @@ func (x *Exchange) readEnough() bool {
 func (x *Exchange) passesUnread() {
 	if !x.body.unread {
 		x.body.unread = true
-		x.note(reason.BodyUnread, "")
+		x.note(reason.BodyUnread, x.body.why)
 	}
 }

@@ -103,6 +103,9 @@ func (x *Exchange) Headers(now pool.Instant, h openai.Headers, via Via, end bool
 	if refusal := x.readHeaders(h); refusal != nil {
 		return x.refuse(now, refusal)
 	}
+	if end && x.body.strict {
+		return x.refuse(now, reason.Refuse(reason.MalformedJSON, "the body is empty"))
+	}
 	return x.advance(now)
 }
 
@@ -315,6 +318,9 @@ func (x *Exchange) refuse(now pool.Instant, no *reason.Refusal) Action {
 // letGoOfRequest gives back what only a running request needs. The exchange is refused or settled: nothing reads it again.
 func (x *Exchange) letGoOfRequest() {
 	x.body.release()
+	if x.usage != nil {
+		x.usage.Close()
+	}
 	x.r.Release(x.s.o.Built)
 }
 

@@ -68,13 +68,16 @@ func (x *Exchange) readHeaders(h openai.Headers) *reason.Refusal {
 		return reason.Refuse(reason.UnsupportedMethod, "CONNECT: no tunnels are opened here")
 	}
 	r.API = openai.ClassifyPath(r.Method, r.Path)
+	if what := openai.AmbiguousPath(r.Path); what != "" {
+		return reason.Refuse(reason.AmbiguousPath, "it has %s", what)
+	}
 	if r.Headers.Get(HeaderRequestID) == "" {
 		x.out.Set = x.out.Set.Set(HeaderRequestID, requestID(x.ID))
 	}
 	if x.expected > x.s.o.MaxBodyBytes {
 		return x.tooLarge(x.expected)
 	}
-	x.body.start(r)
+	x.body.start(r, x.s.o.MaxInflatedBytes)
 	return nil
 }
 

@@ -84,7 +84,7 @@ func (x *Exchange) Response(now pool.Instant, h openai.Headers, served netip.Add
 	}
 	x.plan().Respond(x.s.o.Sink, &x.r, plugins.FirstByte, nil)
 	if x.shows(plugins.Chunks) && x.asksForBody() {
-		x.usage = openai.NewUsageReader(h.Get(headerContentType))
+		x.usage = openai.NewUsageReader(x.r.API, h.Get(headerContentType), h.Get(headerContentCoder))
 	}
 	a := Action{Do: Forward, Respond: x.respond}
 	a.Out.Set = openai.Headers{{Name: HeaderDecisionID, Value: x.ID}}

@@ -21,7 +21,7 @@ type Options struct {
 	Built *plugins.Built
 	Pools []*pool.Pool // aligned with Built.Plans
 
-	// Epoch is the wall time of Instant 0; it stands in records alone.
+	// Epoch is the wall time of Instant 0; it stands in records, and model lists say it as the time of creation.
 	Epoch time.Time
 	// Seed is the run's: decisions, IDs and random streams are functions of it and of the exchange's number.
 	Seed uint64
@@ -35,6 +35,8 @@ type Options struct {
 
 	// MaxBodyBytes bounds a request body; beyond it the request is refused with 413. At least 1.
 	MaxBodyBytes int64
+	// MaxInflatedBytes bounds how much of a compressed request body is read, decompressed; a longer one passes unread.
+	MaxInflatedBytes int64
 	// BookingDeadline ends a booking of which no end was seen.
 	BookingDeadline time.Duration
 	// LogGrace is how long an exchange whose stream ended waits for the access-log entry that tells how.
@@ -54,7 +56,7 @@ type Options struct {
 // Defaults returns the options that hold where nobody says otherwise.
 func Defaults() Options {
 	return Options{
-		MaxBodyBytes: 64 << 20, BookingDeadline: 10 * time.Minute, LogGrace: 5 * time.Second, Fallbacks: 3,
+		MaxBodyBytes: 64 << 20, MaxInflatedBytes: 8 << 20, BookingDeadline: 10 * time.Minute, LogGrace: 5 * time.Second, Fallbacks: 3,
 		ExpectedOutput: 256, RecordEvery: 1, RecordRing: 1024, Sink: reason.Discard{},
 	}
 }
@@ -110,6 +112,7 @@ func (s *Scheduler) Begin(now pool.Instant, w Waker) *Exchange {
 	}
 	x.r.Prepare(s.o.Built, wake)
 	x.r.ID, x.r.Number, x.r.Now = x.ID, number, now
+	x.r.Since = max(s.o.Epoch.Unix(), 0)
 	return x
 }
 

@@ -100,7 +100,7 @@ func (m *Resolver) Enter(r *plugins.Request) plugins.Verdict {
 	table := len(m.names) > 0
 	switch {
 	case r.API == openai.Models && table:
-		return plugins.Verdict{Reply: openai.ModelsReply(m.names, 0)}
+		return plugins.Verdict{Reply: openai.ModelsReply(m.names, r.Since)}
 	case asked == "" && len(m.pools) == 1, !table:
 		m.to(r, target{model: asked})
 		return plugins.Verdict{}
@@ -110,6 +110,9 @@ func (m *Resolver) Enter(r *plugins.Request) plugins.Verdict {
 	t, ok := m.byName[asked]
 	if !ok {
 		return plugins.Verdict{Refusal: reason.Refuse(reason.ModelNotFound, "%q is none of the %d models that GET /v1/models lists", shortened(asked), len(m.names))}
+	}
+	if t.edit != nil && r.Body.Sealed {
+		return plugins.Verdict{Refusal: reason.Refuse(reason.BodySealed, "its name there is %q", shortened(t.model))}
 	}
 	m.to(r, t)
 	return plugins.Verdict{}
@@ -129,6 +132,9 @@ func (m *Resolver) Commit(r *plugins.Request, _ []plugins.Leg, out *plugins.Outg
 		return
 	}
 	edit := openai.Edit{Span: r.Body.ModelSpan, New: t.edit}
+	if r.Body.ModelBare {
+		edit.New = []byte(t.model)
+	}
 	at := len(out.Edits)
 	for at > 0 && out.Edits[at-1].Span.Start > edit.Span.Start {
 		at--

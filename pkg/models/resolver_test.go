@@ -130,15 +130,18 @@ func TestModelsListsNamesWithoutAliases(t *testing.T) {
 	}
 	var q plugins.Request
 	q.Prepare(b, nil)
-	q.API = openai.Models
+	q.API, q.Since = openai.Models, 1_790_000_000
 	reply := b.Enter(reason.Discard{}, plugins.AtResolve, 0, &q).Reply
 	var list struct {
-		Data []struct{ ID string }
+		Data []struct {
+			ID      string
+			Created int64
+		}
 	}
 	if err := json.Unmarshal(reply.Body, &list); err != nil || reply.Status != 200 {
 		t.Fatalf("status %d, %v: %s", reply.Status, err, reply.Body)
 	}
-	if got := fmt.Sprint(list.Data); got != `[{llama-8b} {llama-70b} {odd"name}]` {
+	if got := fmt.Sprint(list.Data); got != `[{llama-8b 1790000000} {llama-70b 1790000000} {odd"name 1790000000}]` {
 		t.Errorf("lists %s", got)
 	}
 }

@@ -21,13 +21,13 @@ func TestClassifyPath(t *testing.T) {
 		{"a path below", "POST", "/v1/chat/completions/render", Other},
 		{"another method", "GET", "/v1/chat/completions", Other},
 		{"anthropic", "POST", "/v1/messages", Messages},
-		{"anthropic's count is another path", "POST", "/v1/messages/count_tokens", Other},
+		{"anthropic's count is another kind", "POST", "/v1/messages/count_tokens", CountTokens},
 		{"responses", "POST", "/v1/responses", Responses},
 		{"rerank without version", "POST", "/rerank", Rerank},
 		{"score", "POST", "/v1/score", Score},
 		{"classify", "POST", "/classify", Classify},
 		{"vLLM's generate", "POST", "/inference/v1/generate", Generate},
-		{"another generate", "POST", "/generate", Other},
+		{"SGLang's generate", "POST", "/generate", SGLangGenerate},
 		{"models", "GET", "/v1/models", Models},
 		{"one model", "GET", "/v1/models/m", Other},
 		{"the root", "GET", "/", Other},
@@ -44,7 +44,7 @@ func TestClassifyPath(t *testing.T) {
 
 func TestAPINames(t *testing.T) {
 	seen := map[string]bool{}
-	for a := Other; a <= Models; a++ {
+	for a := Other; int(a) < apiCount; a++ {
 		if s := a.String(); s == "" || seen[s] {
 			t.Errorf("API %d is named %q", a, s)
 		}

@@ -10,13 +10,17 @@ const headerDropped = "x-llm-d-request-dropped-reason"
 
 // ErrorReply returns a refusal in the shape that clients of api decode.
 //
-// On Anthropic's Messages it is {"type":"error","error":{"type","message","code"}}, elsewhere OpenAI's
-// {"error":{"message","type","param":null,"code"}}. The type follows from status, as in the official clients; code is
+// On Anthropic's paths it is {"type":"error","error":{"type","message","code"}}, elsewhere OpenAI's
+// {"error":{"message","type","param":null,"code"}}, and for gRPC an answer of status 200 that has no body but grpc-status
+// and grpc-message. The type follows from status, as in the official clients; code is
 // stable and ours, also where Anthropic has no such member. RetryAfter is sent in whole seconds, rounded up; 0 or less
 // sends none. Dropped is the value of x-llm-d-request-dropped-reason; empty sends none.
 func ErrorReply(api API, status int, code, message string, retryAfter time.Duration, dropped string) *Reply {
+	if kinds[api.kind()].errors == grpcDialect {
+		return grpcError(status, code, message, retryAfter, dropped)
+	}
 	b := make([]byte, 0, 96+len(message)+len(code))
-	if api == Messages {
+	if kinds[api.kind()].errors == anthropicDialect {
 		b = append(b, `{"type":"error","error":{"type":"`...)
 		b = append(b, anthropicType(status)...)
 		b = append(b, `","message":`...)
@@ -33,6 +37,11 @@ func ErrorReply(api API, status int, code, message string, retryAfter time.Durat
 	}
 	b = append(b, "}}"...)
 	r := &Reply{Status: status, Headers: jsonHeaders(), Body: b, Details: code}
+	return r.saying(retryAfter, dropped)
+}
+
+// saying adds when to come again, and why a request was not served.
+func (r *Reply) saying(retryAfter time.Duration, dropped string) *Reply {
 	if retryAfter > 0 {
 		// Not retryAfter+time.Second-1, which overflows for the longest durations.
 		seconds := int64(retryAfter / time.Second)
@@ -45,6 +54,53 @@ func ErrorReply(api API, status int, code, message string, retryAfter time.Durat
 		r.Headers = append(r.Headers, Header{headerDropped, dropped})
 	}
 	return r
+}
+
+// grpcError returns a refusal that a gRPC client decodes: all in the headers, as a server does that has nothing to send
+// (PROTOCOL-HTTP2.md, Trailers-Only).
+func grpcError(status int, code, message string, retryAfter time.Duration, dropped string) *Reply {
+	r := &Reply{Status: 200, Details: code, Headers: Headers{
+		{"content-type", "application/grpc"}, {"grpc-status", strconv.Itoa(grpcStatus(status))},
+		{"grpc-message", grpcText(code + ": " + message)},
+	}}
+	return r.saying(retryAfter, dropped)
+}
+
+// grpcStatus returns the gRPC status for one of HTTP, by what it means to a client (google.rpc.Code).
+func grpcStatus(status int) int {
+	switch {
+	case status == 401:
+		return 16 // UNAUTHENTICATED
+	case status == 403:
+		return 7 // PERMISSION_DENIED
+	case status == 404:
+		return 5 // NOT_FOUND
+	case status == 405:
+		return 12 // UNIMPLEMENTED
+	case status == 413 || status == 429:
+		return 8 // RESOURCE_EXHAUSTED
+	case status == 502 || status == 503:
+		return 14 // UNAVAILABLE
+	case status == 504:
+		return 4 // DEADLINE_EXCEEDED
+	case status >= 500:
+		return 13 // INTERNAL
+	}
+	return 3 // INVALID_ARGUMENT
+}
+
+// grpcText writes a text as grpc-message wants it: what is not printable ASCII, and the percent sign, in percent escapes.
+func grpcText(text string) string {
+	const hex = "0123456789ABCDEF"
+	b := make([]byte, 0, len(text))
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '%' {
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		} else {
+			b = append(b, c)
+		}
+	}
+	return string(b)
 }
 
 func jsonHeaders() Headers { return Headers{{"content-type", "application/json"}} }

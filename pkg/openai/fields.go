@@ -37,6 +37,8 @@ const (
 	data1Node
 	tokenIDsNode
 	promptTokenIDsNode
+	inputIDsNode // SGLang's
+	textNode     // SGLang's
 	promptNode
 	inputNode
 	embedsNode
@@ -116,13 +118,22 @@ func topFields(api API) nodes {
 		s |= common | setOf(promptNode, embedsNode)
 	case Responses:
 		s |= common | template | setOf(instructionsNode, itemsNode, reasoningNode)
-	case Messages:
+	case Messages, CountTokens:
 		s |= common | template | setOf(systemNode, messagesNode, thinkingNode)
-	case Embeddings, Classify:
+	case Embeddings, Classify, Pooling:
 		s |= common | template | setOf(inputNode, messagesNode)
 	case Rerank, Score:
 		s |= common | setOf(queryNode, queriesNode, text1Node, data1Node, inputNode, text2Node, data2Node, documentListNode,
 			itemListNode, processorNode, templateArgumentsNode)
+	case Speech:
+		s |= setOf(inputNode)
+	case Images:
+		s |= setOf(nNode, promptNode)
+	case VertexChat, VertexRaw, VertexHTTP:
+		s |= common | template | setOf(systemNode, messagesNode, promptNode, functionsNode, functionCallNode, reasoningEffortNode,
+			reasoningNode, thinkingNode)
+	case SGLangGenerate:
+		s |= setOf(saltNode, samplingNode, inputIDsNode, textNode, embedsNode)
 	case Generate:
 		s |= setOf(streamOptionsNode, saltNode, samplingNode, tokenIDsNode, promptTokenIDsNode, featuresNode)
 	}
@@ -150,6 +161,18 @@ func topField(api API, name []byte) node {
 		return nNode
 	case "cache_salt":
 		return saltNode
+	case "extra_key":
+		if api == SGLangGenerate {
+			return saltNode
+		}
+	case "input_ids":
+		return inputIDsNode
+	case "text":
+		return textNode
+	case "input_embeds":
+		if api == SGLangGenerate {
+			return embedsNode
+		}
 	case "system":
 		return systemNode
 	case "instructions":
@@ -291,6 +314,10 @@ func (s *Scanner) key(in node, name []byte) node {
 		switch string(name) {
 		case "max_tokens":
 			return samplingMaxTokensNode
+		case "max_new_tokens":
+			if s.api == SGLangGenerate {
+				return samplingMaxTokensNode
+			}
 		case "n":
 			return samplingNNode
 		}
@@ -323,8 +350,8 @@ func (s *Scanner) element(in node) node {
 // isList reports whether a slot holds a text, a list of texts, or token ids.
 func isList(n node) bool {
 	switch n {
-	case queryNode, queriesNode, text1Node, data1Node, tokenIDsNode, promptTokenIDsNode, promptNode, inputNode, text2Node,
-		data2Node, documentListNode, itemListNode:
+	case queryNode, queriesNode, text1Node, data1Node, tokenIDsNode, promptTokenIDsNode, inputIDsNode, textNode, promptNode,
+		inputNode, text2Node, data2Node, documentListNode, itemListNode:
 		return true
 	}
 	return false

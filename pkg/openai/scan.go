@@ -111,7 +111,7 @@ func (s *Scanner) open(at node, object bool, start int64) {
 	case topNode:
 		s.object = object
 	case modelNode:
-		s.sum.Model, s.sum.ModelSpan = "", Span{}
+		s.sum.Model, s.sum.ModelSpan, s.sum.ModelFault = "", Span{}, modelNoString
 	case streamNode, streamOptionsNode, includeUsageNode, nNode, saltNode, samplingNode, samplingNNode, maxTokensNode,
 		maxCompletionTokensNode, maxOutputTokensNode, samplingMaxTokensNode:
 		s.clear(at)
@@ -153,10 +153,9 @@ func (s *Scanner) scalar(at node, k kind, span Span, text []byte) {
 	case topNode:
 	case modelNode:
 		s.modelSeen = true
-		s.sum.Model, s.sum.ModelSpan = "", Span{}
+		s.sum.Model, s.sum.ModelSpan, s.sum.ModelFault = "", Span{}, modelNoString
 		if k == isString {
-			s.sum.Model = s.decode(span, text)
-			s.sum.ModelSpan = Span{span.Start - 1, span.End + 1}
+			s.sum.setModel(s.decode(span, text), Span{span.Start - 1, span.End + 1})
 		}
 	case saltNode:
 		s.sum.Salt = ""

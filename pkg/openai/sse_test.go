@@ -130,7 +130,7 @@ const tokenEvent = `data: {"id":"chatcmpl-0f3c2b9d5e1a4f6b8c7d","object":"chat.c
 func BenchmarkUsageReader(b *testing.B) {
 	for _, size := range []int{len(tokenEvent), 64, 4096} {
 		b.Run(fmt.Sprintf("stream/chunks of %d", size), func(b *testing.B) {
-			u := NewUsageReader("text/event-stream")
+			u := NewUsageReader(ChatCompletions, "text/event-stream", "")
 			chunks := chunked(bytes.Repeat([]byte(tokenEvent), size), size)
 			b.ReportAllocs()
 			b.SetBytes(int64(size))
@@ -148,7 +148,7 @@ func BenchmarkUsageReader(b *testing.B) {
 		b.ReportAllocs()
 		b.SetBytes(int64(len(body)))
 		for b.Loop() {
-			u := NewUsageReader("application/json")
+			u := NewUsageReader(ChatCompletions, "application/json", "")
 			u.Feed(body)
 			if u.Usage().Prompt != 5 {
 				b.Fatal("usage was not found")
@@ -161,7 +161,7 @@ func TestUsageReaderAllocatesNothingPerChunk(t *testing.T) {
 	withUsage := strings.Replace(tokenEvent, `"choices"`, `"usage":{"prompt_tokens":9,"completion_tokens":2},"choices"`, 1)
 	for _, event := range []string{tokenEvent, withUsage} {
 		for _, size := range []int{len(event), 7, 64, 1000} {
-			u := NewUsageReader("text/event-stream")
+			u := NewUsageReader(ChatCompletions, "text/event-stream", "")
 			chunks := chunked([]byte(strings.Repeat(event, size)), size)
 			for _, c := range chunks {
 				u.Feed(c)

@@ -1,5 +1,10 @@
 package openai
 
+import (
+	"strings"
+	"unicode/utf8"
+)
+
 // Unknown is the value of a number that nobody gave.
 const Unknown = -1
 
@@ -42,6 +47,14 @@ type Summary struct {
 	Model     string
 	ModelSpan Span
 
+	// ModelFault says what is wrong with a "model" that is there and names none, as the end of a sentence: it is no string, is
+	// empty, too long, or has control characters. Empty where nothing is.
+	ModelFault string
+
+	// ModelBare: ModelSpan covers plain text without quotes, as in a form. Sealed: the model was read from inside of
+	// something, a compressed or framed body, where no edit can be made; ModelSpan is empty.
+	ModelBare, Sealed bool
+
 	// Stream is the value of "stream"; IncludeUsage that of "stream_options.include_usage".
 	Stream, IncludeUsage bool
 
@@ -75,6 +88,33 @@ type Summary struct {
 // NewSummary returns an empty Summary, as it stands before the first byte.
 func NewSummary() *Summary {
 	return &Summary{MaxTokens: Unknown, N: 1, PromptTokens: Unknown}
+}
+
+// modelMax is the longest name of a model, in bytes: paths of adapters are names too.
+const modelMax = 1024
+
+// The values of ModelFault.
+const (
+	modelNoString = "is no string"
+	modelEmpty    = "is empty"
+	modelTooLong  = "is longer than 1024 bytes"
+	modelControl  = "has control characters"
+	modelNotUTF8  = "is not UTF-8"
+)
+
+// setModel notes the model, and what is wrong with it.
+func (s *Summary) setModel(name string, at Span) {
+	s.Model, s.ModelSpan, s.ModelFault = name, at, ""
+	switch {
+	case name == "":
+		s.ModelFault = modelEmpty
+	case len(name) > modelMax:
+		s.ModelFault = modelTooLong
+	case !utf8.ValidString(name):
+		s.ModelFault = modelNotUTF8
+	case strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7F }):
+		s.ModelFault = modelControl
+	}
 }
 
 // AddChunk keeps chunk as the next piece of the body, by reference: it must stay unchanged while the Summary is in use.

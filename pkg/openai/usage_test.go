@@ -66,7 +66,7 @@ func TestUsage(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for cut := range len(tt.answer) + 1 {
-				u := NewUsageReader(tt.media)
+				u := NewUsageReader(ChatCompletions, tt.media, "")
 				u.Feed([]byte(tt.answer[:cut]))
 				u.Feed([]byte(tt.answer[cut:]))
 				u.Close()
@@ -81,7 +81,7 @@ func TestUsage(t *testing.T) {
 }
 
 func TestUsageBehindAnEventTooLong(t *testing.T) {
-	u := NewUsageReader("text/event-stream")
+	u := NewUsageReader(ChatCompletions, "text/event-stream", "")
 	u.Feed([]byte("data: {\"usage\":{\"prompt_tokens\":1},\"x\":\""))
 	for range DefaultMaxEvent >> 16 {
 		u.Feed([]byte(strings.Repeat("x", 1<<16)))
@@ -105,7 +105,7 @@ func FuzzUsage(f *testing.F) {
 		if stream {
 			media = "text/event-stream"
 		}
-		whole, cut := NewUsageReader(media), NewUsageReader(media)
+		whole, cut := NewUsageReader(ChatCompletions, media, ""), NewUsageReader(ChatCompletions, media, "")
 		whole.Feed(answer)
 		for i, rest := 0, answer; len(rest) > 0; i++ {
 			n := len(rest)

@@ -63,7 +63,7 @@ func (r *usageReport) key(in node, name []byte) node {
 	switch in {
 	case usageTop:
 		switch string(name) {
-		case "usage":
+		case "usage", "meta_info": // the latter is SGLang's
 			return usageObject
 		case "response", "message":
 			return usageWrap
@@ -84,6 +84,8 @@ func (r *usageReport) key(in node, name []byte) node {
 			return usageTotal
 		case "cache_read_input_tokens":
 			return usageCacheRead
+		case "cached_tokens":
+			return usageCached
 		case "prompt_tokens_details", "input_tokens_details":
 			return usageDetails
 		}

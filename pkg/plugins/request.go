@@ -22,6 +22,7 @@ type Request struct {
 	ID     string // of the decision; ours, never a client's header
 	Number uint64 // of this run; seeds the decision
 	Now    pool.Instant
+	Since  int64 // when this process began, in seconds since 1970; 0 where nobody says
 
 	// Headers.
 	API     openai.API

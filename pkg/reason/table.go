@@ -49,6 +49,12 @@ const (
 	PageReadWhole
 	EngineUnknown
 	MetricsPortDiffers
+
+	// Refusals: the client's mistake, again.
+	InvalidModel
+	MalformedBody
+	AmbiguousPath
+	BodySealed
 )
 
 var table = [...]Row{
@@ -167,4 +173,16 @@ var table = [...]Row{
 	MetricsPortDiffers: {Code: "metrics_port_differs",
 		Means:  "an endpoint has a metrics port of its own, other than that of metrics-data-source; its own is asked",
 		Remedy: "remove one of the two, unless it is meant so"},
+	InvalidModel: {Code: "invalid_model", Status: 400,
+		Means:  "the body's model is none",
+		Remedy: "set \"model\" to a string that GET /v1/models lists"},
+	MalformedBody: {Code: "malformed_body", Status: 400,
+		Means:  "the body is not what its path and content type say",
+		Remedy: "send the form that the API describes; the detail says what is wrong"},
+	AmbiguousPath: {Code: "ambiguous_path", Status: 400,
+		Means:  "the path can be read in two ways",
+		Remedy: "send the path without dot segments, backslashes, control characters and broken escapes"},
+	BodySealed: {Code: "body_sealed", Status: 400,
+		Means:  "the model has another name at the model server, and cannot be replaced in a body that is compressed or framed",
+		Remedy: "send the body uncompressed, or ask by the name that the model server knows"},
 }

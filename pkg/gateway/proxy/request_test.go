@@ -129,7 +129,7 @@ func TestRequestTargetsPassAsSent(t *testing.T) {
 	for _, row := range [][2]string{
 		{"/", "/"},
 		{"/v1/thing?a=1;b=%zz&c", "/v1/thing?a=1;b=%zz&c"},
-		{"/a%2Fb/%7Euser/..//c", "/a%2Fb/%7Euser/..//c"},
+		{"/a%2Fb/%7Euser/...//c", "/a%2Fb/%7Euser/...//c"},
 		{"/a|b\"c^d", "/a|b\"c^d"},
 		{"/x?", "/x?"},
 		{"//double/slash", "//double/slash"},
