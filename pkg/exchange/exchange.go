@@ -78,7 +78,7 @@ type Exchange struct {
 	reasons   []string
 	transport map[string]string
 
-	due      pool.Instant // guarded by the scheduler's lock
+	due      pool.Instant // guarded by the run's lock
 	dueIndex int
 }
 
@@ -249,7 +249,7 @@ func (x *Exchange) stages(now pool.Instant, p plugins.Phase) (a Action, passed b
 			return x.refuse(now, v.Refusal), false
 		case v.Reply != nil:
 			x.step, x.settled = stepRefused, true
-			x.over.Store(true)
+			x.isOver()
 			x.s.metered().Decided("", x.r.API, "", now-x.began)
 			x.letGoOfRequest()
 			return Action{Do: Reply, Reply: v.Reply}, false
@@ -291,7 +291,7 @@ func (x *Exchange) pool() *pool.Pool    { return x.s.o.Pools[x.r.PoolIndex] }
 func (x *Exchange) refuse(now pool.Instant, no *reason.Refusal) Action {
 	forwarded := x.step == stepForwarded // its decision was counted then
 	x.step, x.refusal, x.settled = stepRefused, no, true
-	x.over.Store(true)
+	x.isOver()
 	if no.Noted {
 		x.reasons = append(x.reasons, no.ID.String())
 	} else {
@@ -300,7 +300,7 @@ func (x *Exchange) refuse(now pool.Instant, no *reason.Refusal) Action {
 	row := no.ID.Row()
 	x.s.waiting.Delete(&x.r)
 	x.s.forget(x)
-	x.s.ring.put(x.record())
+	x.s.ring.put(x.record(), x.s.o.ConfigText)
 	if !forwarded {
 		x.s.metered().Decided(x.r.Target.Pool, x.r.API, row.Code, now-x.began)
 	}
@@ -322,6 +322,13 @@ func (x *Exchange) letGoOfRequest() {
 		x.usage.Close()
 	}
 	x.r.Release(x.s.o.Built)
+}
+
+// isOver says that the exchange is settled or refused.
+func (x *Exchange) isOver() {
+	if !x.over.Swap(true) {
+		x.s.live.Add(-1)
+	}
 }
 
 // note counts an occurrence of a reason and keeps it for the record.
@@ -349,6 +356,7 @@ func (x *Exchange) expire(now pool.Instant) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
+	case x.s.expected(x): // it went on meanwhile, and has another
 	case x.step < stepForwarded:
 		x.r.Wake() // the adapter resumes, and the stage sees its instant passed
 	case x.step == stepForwarded && !x.settled:

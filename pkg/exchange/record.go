@@ -1,6 +1,7 @@
 package exchange
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -67,25 +68,42 @@ func newRing(size int) *ring {
 	return &ring{size: size, byID: map[string]*Record{}, configs: map[string]string{}}
 }
 
-// put stores rec in place of an older record of its ID, or of the oldest.
-func (g *ring) put(rec *Record) {
+// configsKept is how many texts of configurations are kept without a look at which of them a record refers to still.
+const configsKept = 8
+
+// put stores rec in place of an older record of its ID, or of the oldest; config is the text that it refers to.
+func (g *ring) put(rec *Record, config string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.size == 0 {
 		return
 	}
-	if _, ok := g.byID[rec.ID]; ok {
-		g.byID[rec.ID] = rec
-		return
-	}
-	if len(g.order) < g.size {
+	switch _, known := g.byID[rec.ID]; {
+	case known:
+	case len(g.order) < g.size:
 		g.order = append(g.order, rec.ID)
-	} else {
+	default:
 		delete(g.byID, g.order[g.next])
 		g.order[g.next] = rec.ID
 		g.next = (g.next + 1) % g.size
 	}
 	g.byID[rec.ID] = rec
+	if _, known := g.configs[rec.Config]; !known {
+		g.configs[rec.Config] = config
+		g.prune()
+	}
+}
+
+// prune drops texts of configurations that no record refers to.
+func (g *ring) prune() {
+	if len(g.configs) <= configsKept {
+		return
+	}
+	used := map[string]bool{}
+	for _, rec := range g.byID {
+		used[rec.Config] = true
+	}
+	maps.DeleteFunc(g.configs, func(digest, _ string) bool { return !used[digest] })
 }
 
 // update replaces the record of an ID, if the ring still keeps it, by what f makes of a copy.
@@ -97,12 +115,6 @@ func (g *ring) update(id string, f func(*Record)) {
 		f(&rec)
 		g.byID[id] = &rec
 	}
-}
-
-func (g *ring) keepConfig(digest, text string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.configs[digest] = text
 }
 
 // Decision returns the record of an ID with its configuration, if the ring still keeps it.

@@ -67,7 +67,7 @@ func (x *Exchange) refuseTooLarge(now pool.Instant) Action {
 // Response brings the answer's headers and who served; served is invalid where the transport does not say. The action's
 // Out holds what the response's headers get.
 func (x *Exchange) Response(now pool.Instant, h openai.Headers, served netip.AddrPort, end bool) Action {
-	if !x.s.responses.Swap(true) {
+	if !x.s.responses.Load() && !x.s.responses.Swap(true) {
 		x.s.sweepAborted(now)
 	}
 	x.mu.Lock()
@@ -91,7 +91,6 @@ func (x *Exchange) Response(now pool.Instant, h openai.Headers, served netip.Add
 	if x.s.o.Conformance {
 		a.Out.Set = append(a.Out.Set, openai.Header{Name: HeaderTestServed, Value: x.servedAddress(served)})
 	}
-	a.Out.Set = x.plan().Answer(x.s.o.Sink, &x.r, a.Out.Set)
 	if end {
 		x.finish(now, Ending{Clean: true})
 	}
@@ -198,17 +197,6 @@ func (x *Exchange) End(now pool.Instant, e Ending) {
 	x.s.dispatch(now)
 }
 
-// wasAborted ends an exchange whose stream ended without an answer when nobody knew yet whether answers are shown here.
-// Its log entry may never name us; see endOfStream.
-func (x *Exchange) wasAborted(now pool.Instant) {
-	x.mu.Lock()
-	if x.streamOver && !x.answered && !x.settled && x.step == stepForwarded {
-		x.endOfStream(now)
-	}
-	x.mu.Unlock()
-	x.s.dispatch(now)
-}
-
 // logIsLost ends an exchange whose stream has ended and whose log entry will not come. How the answer ended is not known;
 // most end well.
 func (x *Exchange) logIsLost(now pool.Instant) {
@@ -220,6 +208,19 @@ func (x *Exchange) logIsLost(now pool.Instant) {
 	}
 	x.mu.Unlock()
 	x.s.dispatch(now)
+}
+
+// wasAborted ends an exchange whose stream has ended without an answer, where answers are shown.
+func (x *Exchange) wasAborted(now pool.Instant) {
+	x.mu.Lock()
+	broken := x.streamOver && !x.answered && !x.settled && x.step == stepForwarded
+	if broken {
+		x.endOfStream(now)
+	}
+	x.mu.Unlock()
+	if broken {
+		x.s.dispatch(now)
+	}
 }
 
 // streamTells reports whether the end of the adapter's stream is the end of the answer.
@@ -260,11 +261,11 @@ func (x *Exchange) endOfStream(now pool.Instant) {
 // abandon ends an exchange that was neither forwarded nor refused.
 func (x *Exchange) abandon(now pool.Instant) {
 	x.step, x.settled = stepRefused, true
-	x.over.Store(true)
+	x.isOver()
 	x.note(reason.ClientAborted, "")
 	x.s.waiting.Delete(&x.r)
 	x.s.forget(x)
-	x.s.ring.put(x.record())
+	x.s.ring.put(x.record(), x.s.o.ConfigText)
 	x.s.metered().Decided(x.r.Target.Pool, x.r.API, reason.ClientAborted.String(), now-x.began)
 	x.letGoOfRequest()
 }
@@ -318,7 +319,7 @@ func (x *Exchange) settleAs(now pool.Instant, ending reason.ID) {
 		return
 	}
 	x.settled = true
-	x.over.Store(true)
+	x.isOver()
 	u := x.usageOf()
 	o := plugins.Outcome{
 		Ending: ending, Served: x.r.Served, TTFT: openai.Unknown, Total: time.Duration(now - x.began),

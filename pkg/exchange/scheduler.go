@@ -1,11 +1,9 @@
 package exchange
 
 import (
-	"cmp"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,29 +59,34 @@ func Defaults() Options {
 	}
 }
 
-// Scheduler runs exchanges under one configuration. A reload makes a new one; running exchanges keep theirs.
+// Scheduler runs exchanges under one configuration. Replace makes another one that takes its place; running exchanges keep
+// theirs, and what does not hang on a configuration is common to both.
 type Scheduler struct {
-	o        Options
-	number   atomic.Uint64
-	cycles   []sync.Pool // of *plugins.Cycle, one per plan
-	ring     *ring
-	draining atomic.Bool
+	*run
+	o      Options
+	cycles []sync.Pool // of *plugins.Cycle, one per plan
 
-	logs      atomic.Int32 // open access-log streams
-	logLost   atomic.Int64 // when the last of them closed; 0 while there is one, or when that has been dealt with
-	responses atomic.Bool  // some answer's headers were seen: a stream that ends without them was aborted
-
-	mu       sync.Mutex
-	open     map[string]*Exchange // forwarded and not settled, or settled and waiting for its log entry
-	deadline deadlines
+	live atomic.Int64 // exchanges that are not over
 
 	dispatching sync.Mutex
 	freed       atomic.Bool
 	waiting     sync.Map // *plugins.Request → *Exchange, entered in the queue
 }
 
-// New returns a scheduler, or an error that names the option that is missing or out of range.
+// New returns the first scheduler of a run, or an error that names the option that is missing or out of range.
 func New(o Options) (*Scheduler, error) {
+	r := &run{ring: newRing(o.RecordRing), open: map[string]*Exchange{}}
+	s, err := r.scheduler(o)
+	if err != nil {
+		return nil, err
+	}
+	r.all.Store(&[]*Scheduler{s})
+	r.current.Store(s)
+	return s, nil
+}
+
+// scheduler makes one that is not in force yet.
+func (r *run) scheduler(o Options) (*Scheduler, error) {
 	switch {
 	case o.Built == nil:
 		return nil, fmt.Errorf("scheduler: no configuration")
@@ -96,13 +99,12 @@ func New(o Options) (*Scheduler, error) {
 	case o.Fallbacks < 1:
 		return nil, fmt.Errorf("scheduler: the destination list has %d endpoints; at least 1", o.Fallbacks)
 	}
-	s := &Scheduler{o: o, ring: newRing(o.RecordRing), open: map[string]*Exchange{}, cycles: make([]sync.Pool, len(o.Built.Plans))}
-	s.ring.keepConfig(o.ConfigDigest, o.ConfigText)
-	return s, nil
+	return &Scheduler{run: r, o: o, cycles: make([]sync.Pool, len(o.Built.Plans))}, nil
 }
 
-// Begin opens an exchange for one request. w is told when Resume is due.
+// Begin opens an exchange for one request, under the configuration in force. w is told when Resume is due.
 func (s *Scheduler) Begin(now pool.Instant, w Waker) *Exchange {
+	s = s.enter()
 	number := s.number.Add(1) - 1
 	x := &Exchange{s: s, began: now, want: 1}
 	x.ID = decisionID(s.o.Seed, number)
@@ -131,98 +133,6 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// Drain refuses every request that has not been forwarded yet, from here on; running ones end by themselves.
-func (s *Scheduler) Drain() { s.draining.Store(true) }
-
-// Open returns how many exchanges were forwarded and have not ended.
-func (s *Scheduler) Open() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := 0
-	for _, x := range s.open {
-		if !x.over.Load() {
-			n++
-		}
-	}
-	return n
-}
-
-// Quiet reports whether nothing is left that Tick would have to end: every exchange that was forwarded is over, nobody
-// waits, and no log entry is awaited. A scheduler that was replaced needs no further Tick then.
-func (s *Scheduler) Quiet() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.open) == 0 && s.deadline.first() == 0
-}
-
-// LogOpened and LogClosed tell that a gateway's access-log stream began and ended: while one is open, the end of a
-// response that we do not see is awaited from it.
-func (s *Scheduler) LogOpened() {
-	s.logs.Add(1)
-	s.logLost.Store(0)
-}
-
-// LogClosed is the counterpart of LogOpened. If no log stream is back within the grace, the entries of exchanges whose
-// streams have ended are taken to be lost with it: they end then, and not at their booking's deadline.
-func (s *Scheduler) LogClosed(now pool.Instant) {
-	if s.logs.Add(-1) > 0 {
-		return
-	}
-	s.logLost.Store(int64(now))
-	if s.o.Alarm != nil {
-		s.o.Alarm.At(now + pool.Instant(s.o.LogGrace))
-	}
-}
-
-// sweepLost ends what waits for a log that was lost, when its grace is over, and returns when that will be, 0 for not.
-func (s *Scheduler) sweepLost(now pool.Instant) pool.Instant {
-	lost := s.logLost.Load()
-	if lost == 0 || s.logs.Load() > 0 {
-		return 0
-	}
-	if due := pool.Instant(lost) + pool.Instant(s.o.LogGrace); now < due {
-		return due
-	}
-	s.logLost.CompareAndSwap(lost, 0)
-	for _, x := range s.opened() {
-		x.logIsLost(now)
-	}
-	return 0
-}
-
-// sweepAborted is called when the first answer is shown: from then on a stream that ends without one was aborted, and so
-// were those that ended before.
-func (s *Scheduler) sweepAborted(now pool.Instant) {
-	for _, x := range s.opened() {
-		x.wasAborted(now)
-	}
-}
-
-// opened returns the exchanges that were forwarded and not forgotten yet, in the order in which they began.
-func (s *Scheduler) opened() []*Exchange {
-	s.mu.Lock()
-	open := make([]*Exchange, 0, len(s.open))
-	for _, x := range s.open {
-		open = append(open, x)
-	}
-	s.mu.Unlock()
-	slices.SortFunc(open, func(a, b *Exchange) int { return cmp.Compare(a.r.Number, b.r.Number) })
-	return open
-}
-
-// Ended brings an access-log entry. Unknown ids are counted, no more.
-func (s *Scheduler) Ended(now pool.Instant, id string, e Ending) {
-	s.mu.Lock()
-	x := s.open[id]
-	s.mu.Unlock()
-	if x == nil {
-		s.o.Sink.Note(reason.UnknownLogEntry, "")
-		return
-	}
-	e.From = FromLog
-	x.End(now, e)
-}
-
 // Tick acts on every deadline up to now and returns the next one, 0 for none. The edge calls it then, and at the instants
 // that Alarm names.
 func (s *Scheduler) Tick(now pool.Instant) (next pool.Instant) {
@@ -242,6 +152,7 @@ func (s *Scheduler) Tick(now pool.Instant) (next pool.Instant) {
 	next = earlier(next, s.sweepLost(now))
 	next = earlier(next, s.o.Built.Tick(s.o.Sink, now))
 	s.dispatch(now)
+	s.retire()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return earlier(next, s.deadline.first())
@@ -255,30 +166,6 @@ func earlier(a, b pool.Instant) pool.Instant {
 	return a
 }
 
-// expect enters or moves the exchange's deadline; 0 takes it out. The caller holds x's lock.
-func (s *Scheduler) expect(x *Exchange, at pool.Instant) {
-	s.mu.Lock()
-	first := s.deadline.first()
-	s.deadline.set(x, at)
-	s.mu.Unlock()
-	if at != 0 && s.o.Alarm != nil && (first == 0 || at < first) {
-		s.o.Alarm.At(at)
-	}
-}
-
-func (s *Scheduler) register(x *Exchange) {
-	s.mu.Lock()
-	s.open[x.ID] = x
-	s.mu.Unlock()
-}
-
-func (s *Scheduler) forget(x *Exchange) {
-	s.mu.Lock()
-	delete(s.open, x.ID)
-	s.deadline.set(x, 0)
-	s.mu.Unlock()
-}
-
 func (s *Scheduler) cycle(plan int) *plugins.Cycle {
 	if c, ok := s.cycles[plan].Get().(*plugins.Cycle); ok {
 		return c
@@ -286,9 +173,17 @@ func (s *Scheduler) cycle(plan int) *plugins.Cycle {
 	return s.o.Built.Plans[plan].NewCycle(s.o.Sink)
 }
 
-// dispatch lets go whom the queue releases, one after the other, each decided and booked before the next is asked for.
-// One dispatcher works at a time; who finds it busy leaves a mark and goes on.
+// dispatch has the queue of each scheduler let go whom it can, the oldest first: an end may free what a request waits for
+// that came under another configuration.
 func (s *Scheduler) dispatch(now pool.Instant) {
+	for _, of := range *s.all.Load() {
+		of.release(now)
+	}
+}
+
+// release lets go whom the queue releases, one after the other, each decided and booked before the next is asked for.
+// One dispatcher works at a time; who finds it busy leaves a mark and goes on.
+func (s *Scheduler) release(now pool.Instant) {
 	if s.o.Built.Queue() == nil {
 		return
 	}
