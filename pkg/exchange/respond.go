@@ -91,6 +91,7 @@ func (x *Exchange) Response(now pool.Instant, h openai.Headers, served netip.Add
 	if x.s.o.Conformance {
 		a.Out.Set = append(a.Out.Set, openai.Header{Name: HeaderTestServed, Value: x.servedAddress(served)})
 	}
+	a.Out.Set = x.plan().Answer(x.s.o.Sink, &x.r, a.Out.Set)
 	if end {
 		x.finish(now, Ending{Clean: true})
 	}

@@ -43,8 +43,8 @@ type Producer struct {
 	blockTokens int
 	limit       int // blocks; 0 is none
 
-	indexes []Approximate // by the pool's place in the configuration
-	looked  []observed    // likewise
+	indexes []*Approximate // by the pool's place in the configuration; shared with who inherits
+	looked  []observed     // likewise, not shared
 
 	prompt  plugins.RequestValue[int64]
 	hashes  plugins.RequestValue[[]uint64]
@@ -71,6 +71,7 @@ var (
 	_ plugins.RequestHook  = (*Producer)(nil)
 	_ plugins.ResponseHook = (*Producer)(nil)
 	_ plugins.Settler      = (*Producer)(nil)
+	_ plugins.Heir         = (*Producer)(nil)
 )
 
 // NewProducer returns a Producer with its defaults.
@@ -103,9 +104,22 @@ func (p *Producer) Provision(b *plugins.Builder) error {
 	if p.BlockSizeTokens < MinBlockTokens {
 		b.Warn("blockSizeTokens", "blockSizeTokens is %d and counts as %d; write %d, or remove it", p.BlockSizeTokens, MinBlockTokens, MinBlockTokens)
 	}
-	p.indexes = make([]Approximate, len(b.Pools))
+	p.indexes = make([]*Approximate, len(b.Pools))
+	for i := range p.indexes {
+		p.indexes[i] = new(Approximate)
+	}
 	p.looked = make([]observed, len(b.Pools))
 	return nil
+}
+
+// Inherit shares the index of each pool that stays: blocks are of the same size and seed with the same parameters, and an
+// index is safe for several.
+func (p *Producer) Inherit(from any, pools []int) {
+	for i, was := range pools {
+		if was >= 0 {
+			p.indexes[i] = from.(*Producer).indexes[was]
+		}
+	}
 }
 
 // Describe hashes the prompt. Where the summary brings hashes, as a trace does, these are taken.

@@ -45,14 +45,16 @@ type rig struct {
 
 func newRig(t testing.TB, change func(*kvindex.Producer), members ...string) rig {
 	t.Helper()
+	to := &towards{}
+	return rig{pluginstest.NewRig(t, parts(change, to), members...), to}
+}
+
+func parts(change func(*kvindex.Producer), to *towards) []pluginstest.Part {
 	p := kvindex.NewProducer()
 	if change != nil {
 		change(p)
 	}
-	to := &towards{}
-	return rig{pluginstest.NewRig(t, []pluginstest.Part{
-		{Name: "producer", Plugin: p}, {Name: "reader", Plugin: &reader{}, Weight: 1}, {Name: "to", Plugin: to},
-	}, members...), to}
+	return []pluginstest.Part{{Name: "producer", Plugin: p}, {Name: "reader", Plugin: &reader{}, Weight: 1}, {Name: "to", Plugin: to}}
 }
 
 func (g rig) send(to string, body *openai.Summary) *pluginstest.Sent {
@@ -289,4 +291,26 @@ func TestARequestWithoutAPromptMatchesNothing(t *testing.T) {
 	s.End(0)
 	short := g.send("a", body("m", "hello"))
 	expect(t, short, "a=0 b=0")
+}
+
+func TestTheIndexOutlivesAConfigurationWithTheSameParameters(t *testing.T) {
+	g := newRig(t, nil, "a", "b")
+	body := body("m", strings.Repeat("a prompt of some length. ", 400))
+	before := g.send("a", body)
+	running := g.send("b", body)
+	if kept, lost := g.Replace(parts(nil, g.to)); len(kept) != 1 || len(lost) != 0 {
+		t.Errorf("kept %v, lost %v", kept, lost)
+	}
+	before.Answer("a")
+	before.End(0)
+	running.End(reason.UpstreamBroken) // takes back what it had credited, where both know it
+	if cached := g.send("b", body).Cached; cached["a"] == 0 || cached["b"] != 0 {
+		t.Errorf("cached after the replacement: %v; want the prompt at a alone", cached)
+	}
+	if kept, lost := g.Replace(parts(func(p *kvindex.Producer) { p.BlockSizeTokens = 128 }, g.to)); len(kept) != 0 || len(lost) != 1 {
+		t.Errorf("with other blocks: kept %v, lost %v", kept, lost)
+	}
+	if cached := g.send("b", body).Cached; cached["a"] != 0 || cached["b"] != 0 {
+		t.Errorf("with other blocks %v is known as cached", cached)
+	}
 }

@@ -139,6 +139,14 @@ type Settler interface{ Settle(r *Request, o Outcome) }
 // only checked.
 type Provisioner interface{ Provision(b *Builder) error }
 
+// Heir is implemented by a plugin whose state is worth keeping when the configuration is replaced, such as an index. Inherit
+// is called after Provision and before the first request, with the plugin of the same name and type in the configuration that
+// is replaced, if all its parameters are the same. That one goes on serving the requests that it has: what both share must be
+// safe for both. pools gives, by the index of each pool here, the index of the same pool there, -1 for one that is new.
+type Heir interface {
+	Inherit(from any, pools []int)
+}
+
 // Ticker acts later: Tick is called at the instant it last asked for and returns its next deadline, 0 for none. It is
 // called once at the start.
 type Ticker interface {

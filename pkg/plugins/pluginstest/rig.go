@@ -46,6 +46,20 @@ func NewRig(t testing.TB, parts []Part, members ...string) *Rig {
 	return g
 }
 
+// Replace puts a configuration of other parts in the place of the first, over the same pool, and returns what Inherit says.
+// Requests that were sent before end under theirs.
+func (g *Rig) Replace(parts []Part) (kept, lost []string) {
+	g.t.Helper()
+	built, err := build(parts)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	kept, lost = built.Inherit(g.Built)
+	g.Built, g.cycle = built, built.Plans[0].NewCycle(g.Notes)
+	g.cycle.Want, g.cycle.Record = 1, true
+	return kept, lost
+}
+
 // Members makes endpoints of these names the pool's membership. An endpoint keeps its address while it stays.
 func (g *Rig) Members(names ...string) {
 	g.t.Helper()
@@ -98,6 +112,7 @@ type Sent struct {
 	Cached map[string]int64 // tokens believed cached, by name
 
 	g       *Rig
+	built   *plugins.Built // that it began with
 	booking pool.Booking
 }
 
@@ -110,7 +125,7 @@ func (g *Rig) Send(body *openai.Summary) *Sent {
 // SendWith is Send of a request with these headers.
 func (g *Rig) SendWith(body *openai.Summary, headers openai.Headers) *Sent {
 	g.t.Helper()
-	s := &Sent{g: g, Cached: map[string]int64{}}
+	s := &Sent{g: g, built: g.Built, Cached: map[string]int64{}}
 	r := &s.Request
 	r.Prepare(g.Built, nil)
 	r.Number, r.Now, r.API, r.Body, r.PoolIndex = g.sent, g.Now, openai.ChatCompletions, body, 0
@@ -150,7 +165,7 @@ func (g *Rig) SendWith(body *openai.Summary, headers openai.Headers) *Sent {
 func (s *Sent) Answer(served string) openai.Headers {
 	s.Request.Served = s.g.Ref(served)
 	s.g.Pool.FirstByte(s.g.Now, s.booking)
-	plan := s.g.Built.Plans[0]
+	plan := s.built.Plans[0]
 	plan.Respond(s.g.Notes, &s.Request, plugins.FirstByte, nil)
 	return plan.Answer(s.g.Notes, &s.Request, nil)
 }
@@ -158,5 +173,5 @@ func (s *Sent) Answer(served string) openai.Headers {
 // End ends the request; 0 is a clean end.
 func (s *Sent) End(ending reason.ID) {
 	s.g.Pool.End(s.g.Now, s.booking)
-	s.g.Built.Settle(s.g.Notes, &s.Request, plugins.Outcome{Ending: ending, Served: s.Request.Served})
+	s.built.Settle(s.g.Notes, &s.Request, plugins.Outcome{Ending: ending, Served: s.Request.Served})
 }
