@@ -22,18 +22,15 @@ const (
 // Watch calls changed with the new content each time that the content of the file at path becomes another than last, and
 // with an error when it cannot be read any more, once until it can. It follows what Kubernetes does with a mounted
 // ConfigMap: the path is a symbolic link into a directory that is itself a link, swapped as a whole. Calls come one after
-// the other, on the goroutine of Watch. It returns when ctx ends, with nil, or with the error that kept it from watching.
-func Watch(ctx context.Context, path string, last []byte, changed func(data []byte, err error)) error {
-	w, err := fsnotify.NewWatcher()
-	if err != nil {
-		return fmt.Errorf("watching %s: %w", path, err)
+// the other, on the goroutine of Watch. It returns when ctx ends. Where the system tells of no changes, slow hears why, once,
+// and the file is looked at every 30 s; slow may be nil.
+func Watch(ctx context.Context, path string, last []byte, slow func(error), changed func(data []byte, err error)) {
+	f := &followed{path: path, dir: filepath.Dir(path), last: last, changed: changed}
+	events, faults, err := f.notice()
+	if err != nil && slow != nil {
+		slow(fmt.Errorf("%s is looked at every %v, since the system does not tell of changes: %w", path, every, err))
 	}
-	defer func() { _ = w.Close() }()
-	dir := filepath.Dir(path)
-	if err := w.Add(dir); err != nil {
-		return fmt.Errorf("watching the directory of %s: %w", path, err)
-	}
-	f := &followed{path: path, dir: dir, watcher: w, last: last, changed: changed}
+	defer f.close()
 	f.follow()
 
 	poll := time.NewTicker(every)
@@ -43,18 +40,20 @@ func Watch(ctx context.Context, path string, last []byte, changed func(data []by
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case _, ok := <-w.Events:
-			if !ok {
-				return fmt.Errorf("watching %s: the watcher ended", path)
+			return
+		case _, open := <-events:
+			if !open {
+				events = nil
+				continue
 			}
 			if since.IsZero() {
 				since = time.Now()
 			}
 			rest.Reset(min(quiet, max(patience-time.Since(since), 0)))
-		case _, ok := <-w.Errors:
-			if !ok {
-				return fmt.Errorf("watching %s: the watcher ended", path)
+		case _, open := <-faults:
+			if !open {
+				faults = nil
+				continue
 			}
 			rest.Reset(quiet) // events were lost
 		case <-rest.C:
@@ -72,17 +71,37 @@ func Watch(ctx context.Context, path string, last []byte, changed func(data []by
 type followed struct {
 	path, dir string
 	real      string // the directory that the path leads to in the end, if it is another than dir
-	watcher   *fsnotify.Watcher
+	watcher   *fsnotify.Watcher // nil: the system tells of no changes
 	last      []byte
 	failed    string // the error last told
 	changed   func([]byte, error)
+}
+
+// notice has the system tell of changes in the directory of the file.
+func (f *followed) notice() (<-chan fsnotify.Event, <-chan error, error) {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := w.Add(f.dir); err != nil {
+		_ = w.Close()
+		return nil, nil, err
+	}
+	f.watcher = w
+	return w.Events, w.Errors, nil
+}
+
+func (f *followed) close() {
+	if f.watcher != nil {
+		_ = f.watcher.Close()
+	}
 }
 
 // follow watches the directory where the content really lies too: a file behind a link is changed there. A directory that
 // is gone has lost its watch by itself.
 func (f *followed) follow() {
 	target, err := filepath.EvalSymlinks(f.path)
-	if err != nil {
+	if err != nil || f.watcher == nil {
 		return // look reports it
 	}
 	real := filepath.Dir(target)

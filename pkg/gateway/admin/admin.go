@@ -17,14 +17,13 @@ import (
 // Options are what the admin port shows.
 type Options struct {
 	Metrics   *Metrics
-	Scheduler func() *exchange.Scheduler
-	Pools     []*pool.Pool
+	Scheduler func() *exchange.Scheduler // in force
 	Clock     func() pool.Instant
 
 	// AllowEmpty: the process is ready although a pool has no endpoint.
 	AllowEmpty bool
-	// Config is the effective configuration and Digest its digest.
-	Config, Digest string
+	// Config returns the configuration in force.
+	Config func() Config
 	// Draining is closed when the process takes nothing new any more; nil never is.
 	Draining <-chan struct{}
 }
@@ -33,7 +32,7 @@ type Options struct {
 // bind it where only operators reach it.
 func New(o Options) http.Handler {
 	a := &admin{o}
-	o.Metrics.registry.MustRegister(newGauges(a.books, o.Digest))
+	o.Metrics.registry.MustRegister(newGauges(a.books, func() string { return o.Config().Digest }))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -47,7 +46,7 @@ func New(o Options) http.Handler {
 
 type admin struct{ o Options }
 
-func (a *admin) books() Books { return readBooks(a.o.Clock(), a.o.Pools, a.o.Scheduler()) }
+func (a *admin) books() Books { return readBooks(a.o.Clock(), a.o.Scheduler()) }
 
 func (a *admin) readyz(w http.ResponseWriter, _ *http.Request) {
 	if err := a.ready(); err != nil {
@@ -67,7 +66,7 @@ func (a *admin) ready() error {
 	if a.o.AllowEmpty {
 		return nil
 	}
-	for _, p := range a.o.Pools {
+	for _, p := range a.o.Scheduler().Pools() {
 		if len(p.Snapshot().Members) == 0 {
 			return fmt.Errorf("pool %q has no endpoint", p.Name)
 		}
@@ -131,12 +130,6 @@ func (a *admin) decision(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	write(w, doc)
-}
-
-func (a *admin) config(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("content-type", "application/yaml")
-	w.Header().Set("x-fairlead-config-digest", a.o.Digest)
-	fmt.Fprint(w, a.o.Config)
 }
 
 func write(w http.ResponseWriter, v any) {

@@ -39,6 +39,7 @@ type world struct {
 	now      pool.Instant
 	handler  http.Handler
 	draining chan struct{}
+	config   Config
 }
 
 // first picks the first candidates.
@@ -84,9 +85,10 @@ func newWorld(t *testing.T, set func(*Options)) *world {
 	if w.s, err = exchange.New(o); err != nil {
 		t.Fatal(err)
 	}
+	w.config = Config{Digest: o.ConfigDigest, Text: o.ConfigText, Source: "config.yaml", Since: o.Epoch}
 	ao := Options{
-		Metrics: w.m, Scheduler: func() *exchange.Scheduler { return w.s }, Pools: w.pools, Clock: func() pool.Instant { return w.now },
-		Config: o.ConfigText, Digest: o.ConfigDigest, Draining: w.draining,
+		Metrics: w.m, Scheduler: func() *exchange.Scheduler { return w.s.Current() }, Clock: func() pool.Instant { return w.now },
+		Config: func() Config { return w.config }, Draining: w.draining,
 	}
 	if set != nil {
 		set(&ao)
@@ -139,10 +141,7 @@ func TestReadiness(t *testing.T) {
 		says   string
 	}{
 		{"ready when every pool has an endpoint", nil, nil, 200, "ready\n"},
-		{"not ready while a pool is empty", func(o *Options) { o.Pools = append(o.Pools, pool.New("empty", nil)) }, nil, 503, "pool \"empty\" has no endpoint\n"},
-		{"ready with an empty pool where that is allowed", func(o *Options) {
-			o.Pools, o.AllowEmpty = append(o.Pools, pool.New("empty", nil)), true
-		}, nil, 200, "ready\n"},
+		{"ready with an empty pool where that is allowed", func(o *Options) { o.AllowEmpty = true }, func(w *world) { w.pools[0].Update(w.now, nil) }, 200, "ready\n"},
 		{"not ready when the last endpoint has gone", nil, func(w *world) { w.pools[0].Update(w.now, nil) }, 503, "pool \"default\" has no endpoint\n"},
 		{"not ready while it drains", nil, func(w *world) { close(w.draining) }, 503, "draining\n"},
 	} {
@@ -208,8 +207,46 @@ func TestDecisions(t *testing.T) {
 func TestConfig(t *testing.T) {
 	w := newWorld(t, nil)
 	status, header, body := w.get("/debug/config")
-	if status != 200 || body != "kind: EndpointPickerConfig\n" || header.Get("x-fairlead-config-digest") != "d1ge57" || header.Get("content-type") != "application/yaml" {
+	want := "# digest: d1ge57\n# since: 2026-01-02T03:04:05Z\n# source: config.yaml\nkind: EndpointPickerConfig\n"
+	if status != 200 || body != want || header.Get("x-fairlead-config-digest") != "d1ge57" || header.Get("content-type") != "application/yaml" {
 		t.Errorf("%d %v %q", status, header, body)
+	}
+}
+
+func TestConfigTellsOfTheLastAttemptThatWasRefused(t *testing.T) {
+	w := newWorld(t, nil)
+	w.config.Failed = &FailedReload{At: w.config.Since.Add(time.Minute), Problems: []string{"config.yaml:3:1: unknown key\n\"x\"", "config.yaml:4:1: another"}}
+	_, _, body := w.get("/debug/config")
+	want := "# refused since: an attempt at 2026-01-02T03:05:05Z; this configuration stays:\n#   config.yaml:3:1: unknown key \"x\"\n#   config.yaml:4:1: another\nkind: EndpointPickerConfig\n"
+	if !strings.HasSuffix(body, want) {
+		t.Errorf("got %s\nwant at its end %s", body, want)
+	}
+	_, _, body = w.get("/debug/config?format=json")
+	var got Config
+	if err := json.Unmarshal([]byte(body), &got); err != nil || got.Digest != "d1ge57" || len(got.Failed.Problems) != 2 || got.Text != w.config.Text {
+		t.Errorf("error %v, %s", err, body)
+	}
+	if status, _, _ := w.get("/debug/config?format=xml"); status != 400 {
+		t.Errorf("format=xml: %d", status)
+	}
+}
+
+func TestReloadsAreCounted(t *testing.T) {
+	w := newWorld(t, nil)
+	for _, step := range []struct {
+		result Reload
+		want   []string
+	}{
+		{Refused, []string{`fairlead_config_reloads_total{result="refused"} 1`, "fairlead_config_last_reload_success 0"}},
+		{Applied, []string{`fairlead_config_reloads_total{result="applied"} 1`, `fairlead_config_reloads_total{result="unchanged"} 0`, "fairlead_config_last_reload_success 1"}},
+	} {
+		w.m.Reloaded(step.result)
+		_, _, page := w.get("/metrics")
+		for _, want := range step.want {
+			if !strings.Contains(page, want+"\n") {
+				t.Errorf("after %s: %s is missing", step.result, want)
+			}
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -33,10 +34,23 @@ type Books struct {
 	Bookings  int    `json:"bookings"`
 }
 
+// poolsOf returns the pools of the configuration in force, and those of configurations before it of which requests still run.
+func poolsOf(s *exchange.Scheduler) []*pool.Pool {
+	pools := slices.Clone(s.Pools())
+	for _, of := range s.Running() {
+		for _, p := range of.Pools() {
+			if !slices.Contains(pools, p) {
+				pools = append(pools, p)
+			}
+		}
+	}
+	return pools
+}
+
 // readBooks copies the books of all pools, each under its lock.
-func readBooks(now pool.Instant, pools []*pool.Pool, s *exchange.Scheduler) Books {
+func readBooks(now pool.Instant, s *exchange.Scheduler) Books {
 	all := Books{Endpoints: []Line{}, Open: s.Open()}
-	for _, p := range pools {
+	for _, p := range poolsOf(s) {
 		all.Bookings += p.Open()
 		p.Decide(func(snap *pool.Snapshot, b *pool.Books) {
 			for _, id := range snap.Members {

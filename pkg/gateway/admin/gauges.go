@@ -13,7 +13,7 @@ const endpointsMax = 512
 // gauges makes series of the books when a page is asked for.
 type gauges struct {
 	books     func() Books
-	digest    string
+	digest    func() string
 	endpoints *prometheus.Desc
 	booked    []column
 	sampled   []column
@@ -29,7 +29,7 @@ type column struct {
 	of   func(*Line) float64
 }
 
-func newGauges(books func() Books, digest string) *gauges {
+func newGauges(books func() Books, digest func() string) *gauges {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("fairlead_"+name, help, labels, nil)
 	}
@@ -116,5 +116,5 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(g.open, float64(b.Open))
 	gauge(g.bookings, float64(b.Bookings))
-	gauge(g.config, 1, g.digest)
+	gauge(g.config, 1, g.digest())
 }

@@ -40,6 +40,8 @@ type Metrics struct {
 	scrape   prometheus.Histogram
 	bytes    prometheus.Counter
 	rejected prometheus.Counter
+	reloads  *prometheus.CounterVec
+	reloaded prometheus.Gauge
 }
 
 var (
@@ -79,6 +81,13 @@ func NewMetrics(log *slog.Logger) *Metrics {
 	m.duration = histogram("request_duration_seconds", "From a request's headers to the end of its answer.", coarse, "pool", "ending")
 	m.tokens = counter("tokens_total", "Tokens that engines reported of answers we saw; kind is prompt, cached or completion.", "pool", "kind")
 	m.messages = counter("ext_proc_messages_total", "Messages that gateways sent, by kind.", "kind")
+	m.reloads = counter("config_reloads_total", "Attempts to put a changed configuration in force; result is applied, unchanged (nothing was to do) or refused.", "result")
+	for _, r := range []Reload{Applied, Unchanged, Refused} {
+		m.reloads.WithLabelValues(string(r))
+	}
+	m.reloaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_config_last_reload_success", Help: "1 if what was last read of the configuration is in force, 0 if it was refused and an older one is."})
+	m.reloaded.Set(1)
+	m.registry.MustRegister(m.reloaded)
 	m.scrapes = counter("scrapes_total", "Metrics pages asked for, by outcome: ok, or why there is no sample.", "outcome")
 	m.scrape = histogram("scrape_duration_seconds", "Time of a metrics page.", coarse).WithLabelValues().(prometheus.Histogram)
 	m.bytes = counter("scrape_bytes_total", "Bytes of metrics pages that were read.").WithLabelValues()
@@ -156,6 +165,26 @@ func (m *Metrics) ObserveDecision(d time.Duration) { m.decision.Observe(d.Second
 
 // Received counts a message of a gateway.
 func (m *Metrics) Received(kind string) { m.messages.WithLabelValues(kind).Inc() }
+
+// Reload is what came of an attempt to put a changed configuration in force.
+type Reload string
+
+// The results.
+const (
+	Applied   Reload = "applied"
+	Unchanged Reload = "unchanged"
+	Refused   Reload = "refused"
+)
+
+// Reloaded counts an attempt.
+func (m *Metrics) Reloaded(r Reload) {
+	m.reloads.WithLabelValues(string(r)).Inc()
+	if r == Refused {
+		m.reloaded.Set(0)
+	} else {
+		m.reloaded.Set(1)
+	}
+}
 
 // Scraped counts a metrics page.
 func (m *Metrics) Scraped(s telemetry.Scrape) {
