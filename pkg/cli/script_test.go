@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -36,13 +37,14 @@ func TestMain(m *testing.M) {
 //	ports NAME…                 put free ports into environment variables
 //	taken NAME                  put a port into an environment variable on which somebody listens until the script's end
 //	get URL                     GET, repeated until it is answered with 200; the body is stdout
+//	until URL PATTERN           GET, repeated until the body matches; the body is stdout
 //	ask URL FILE                POST a file of JSON; status, headers and body are stdout, the decision's ID is $DECISION
 //	tamper FILE PATH VALUE      set one value of a JSON file; PATH is its keys and indexes, joined by dots
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"), RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *update,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "ports": ports, "taken": taken, "get": get, "ask": ask, "tamper": tamper,
+			"exits": exits, "ports": ports, "taken": taken, "get": get, "until": until, "ask": ask, "tamper": tamper,
 		},
 	})
 }
@@ -96,24 +98,36 @@ func taken(ts *testscript.TestScript, neg bool, args []string) {
 
 func get(ts *testscript.TestScript, neg bool, args []string) {
 	arguments(ts, neg, args, 1)
+	fetch(ts, args[0], regexp.MustCompile(""))
+}
+
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	arguments(ts, neg, args, 2)
+	pattern, err := regexp.Compile(args[1])
+	ts.Check(err)
+	fetch(ts, args[0], pattern)
+}
+
+// fetch gets a page until it is answered with 200 and matches.
+func fetch(ts *testscript.TestScript, url string, pattern *regexp.Regexp) {
 	retry := time.NewTicker(20 * time.Millisecond)
 	defer retry.Stop()
 	why := ""
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); <-retry.C {
-		resp, err := http.Get(args[0])
+		resp, err := http.Get(url)
 		if err != nil {
 			why = err.Error()
 			continue
 		}
 		body, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
-		if why = resp.Status; err == nil && resp.StatusCode == http.StatusOK {
+		if why = resp.Status + "\n" + string(body); err == nil && resp.StatusCode == http.StatusOK && pattern.Match(body) {
 			_, err = ts.Stdout().Write(body)
 			ts.Check(err)
 			return
 		}
 	}
-	ts.Fatalf("no 200 within 20 s: %s", why)
+	ts.Fatalf("not within 20 s: %s", why)
 }
 
 func ask(ts *testscript.TestScript, neg bool, args []string) {

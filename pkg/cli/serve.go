@@ -4,12 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -17,10 +14,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	"github.com/fairlead/fairlead/pkg/config"
-	"github.com/fairlead/fairlead/pkg/config/files"
 	"github.com/fairlead/fairlead/pkg/exchange"
 	"github.com/fairlead/fairlead/pkg/gateway/admin"
 	"github.com/fairlead/fairlead/pkg/gateway/clock"
@@ -28,8 +23,6 @@ import (
 	"github.com/fairlead/fairlead/pkg/gateway/proxy"
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
-	"github.com/fairlead/fairlead/pkg/pool/discovery"
-	"github.com/fairlead/fairlead/pkg/pool/telemetry"
 )
 
 // serveCommand returns "fairlead epp" or "fairlead gateway": one process, two defaults.
@@ -70,17 +63,29 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 		// of the processor. 300 costs some 30 MB and leaves a third of that.
 		debug.SetGCPercent(300)
 	}
-	file, built, err := loadConfig(entries, f, say)
-	if err != nil {
-		return err
-	}
 	epoch := time.Now()
 	clk := clock.Start(epoch)
 	metrics := admin.NewMetrics(log)
-
+	r := &reloader{entries: entries, f: f, log: log, metrics: metrics, clock: clk}
+	file, built, err := r.first(say)
+	if err != nil {
+		return err
+	}
+	run, stop := context.WithCancel(context.Background()) // what serves outlives ctx by the drain
+	defer stop()
+	var background sync.WaitGroup
+	defer gather(&background)
+	defer stop()
+	start := func(f func(context.Context)) {
+		background.Go(func() { f(run) })
+	}
 	pools := make([]*pool.Pool, len(built.Plans))
 	for i, plan := range built.Plans {
 		pools[i] = pool.New(plan.Pool.Name, metrics)
+	}
+	r.feed = newFeed(run, &background, f, clk, metrics, log)
+	if err := r.feed.open(file, built, pools, say); err != nil {
+		return err
 	}
 	o := f.exchange
 	o.Built, o.Pools, o.Epoch, o.Sink, o.Meter, o.Alarm = built, pools, epoch, metrics, metrics, clk
@@ -92,29 +97,8 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 	if err != nil {
 		return err
 	}
-	current := func() *exchange.Scheduler { return scheduler }
-
-	run, stop := context.WithCancel(context.Background()) // what serves outlives ctx by the drain
-	defer stop()
-	var background sync.WaitGroup
-	defer gather(&background)
-	defer stop()
-	start := func(f func(context.Context)) {
-		background.Go(func() { f(run) })
-	}
-	if err := discover(f, file.Discovery, clk, pools, metrics, log, say, start); err != nil {
-		return err
-	}
-	poll, err := scrapeOptions(f.scrape, file, built)
-	if err != nil {
-		return err
-	}
-	poll.Pools, poll.Sink, poll.Clock, poll.Scraped = pools, metrics, clk.Now, metrics.Scraped
-	poller, err := telemetry.New(poll)
-	if err != nil {
-		return err
-	}
-	start(poller.Run)
+	current := scheduler.Current
+	r.scheduler = scheduler
 	start(func(ctx context.Context) { clk.Drive(ctx, current) })
 
 	picker := extproc.New(extproc.Options{
@@ -126,11 +110,12 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 	servers := servers{failed: make(chan error, 8)}
 	if err := servers.open(run, f, log, picker, proxied,
 		admin.New(admin.Options{
-			Metrics: metrics, Scheduler: current, Pools: pools, Clock: clk.Now, AllowEmpty: f.allowEmpty,
-			Config: o.ConfigText, Digest: o.ConfigDigest, Draining: ctx.Done(),
+			Metrics: metrics, Scheduler: current, Clock: clk.Now, AllowEmpty: f.allowEmpty,
+			Config: r.inForce, Draining: ctx.Done(),
 		})); err != nil {
 		return err
 	}
+	r.follow(start)
 	picker.SetReady(true)
 	announce(say, f, file, built, &servers)
 
@@ -142,7 +127,7 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 	log.Info("draining", "timeout", f.drain)
 	end, cancel := context.WithTimeout(context.Background(), f.drain)
 	defer cancel()
-	servers.drain(end, picker, scheduler, log)
+	servers.drain(end, picker, current(), log)
 	log.Info("stopped")
 	return nil
 }
@@ -160,187 +145,6 @@ func gather(background *sync.WaitGroup) {
 	select {
 	case <-gone:
 	case <-time.After(gatherTimeout):
-	}
-}
-
-// loadConfig reads, checks and builds the configuration, and prints what is wrong with it.
-func loadConfig(entries []plugins.Entry, f *serveFlags, say io.Writer) (*config.File, *plugins.Built, error) {
-	var file *config.File
-	var problems []config.Problem
-	switch {
-	case f.configText != "":
-		file, problems = config.Load([]byte(f.configText), "--config-text", entries)
-	case f.configFile != "":
-		data, err := files.Read(f.configFile)
-		if err != nil {
-			return nil, nil, err
-		}
-		file, problems = config.Load(data, f.configFile, entries)
-	default:
-		file, problems = config.Default(entries)
-	}
-	var built *plugins.Built
-	if file != nil {
-		var more []config.Problem
-		built, more = file.Build()
-		problems = append(problems, more...)
-	}
-	for _, p := range problems {
-		fmt.Fprintln(say, p)
-	}
-	if file == nil || built == nil {
-		return nil, nil, errReported
-	}
-	return file, built, nil
-}
-
-// discover fills the pools from the endpoint file, which it follows where asked to, and from URLs.
-func discover(f *serveFlags, configured *config.FileDiscovery, clk *clock.Clock, pools []*pool.Pool, metrics *admin.Metrics, log *slog.Logger,
-	say io.Writer, start func(func(context.Context))) error {
-	path, watch := f.endpointsFile, f.watchEndpoints
-	if path == "" && configured != nil {
-		path, watch = configured.Path, configured.Watch
-	}
-	var fromURLs []discovery.Entry
-	for _, raw := range f.endpointURLs {
-		e, err := discovery.FromURL(raw)
-		if err != nil {
-			return &usageError{fmt.Errorf("--endpoint: %w", err)}
-		}
-		fromURLs = append(fromURLs, e)
-	}
-	if path == "" && len(fromURLs) == 0 {
-		return &usageError{errors.New("no endpoints: give --endpoints FILE or --endpoint URL")}
-	}
-	loaded := false // the first reading that is refused is told by the caller: there is no last good membership yet
-	w := &discovery.Watcher{
-		File: path, Extra: fromURLs, Pools: pools, Clock: clk.Now, Sink: metrics,
-		Slow: func(err error) { log.Warn("changes of the endpoint file are seen by polling", "error", err) },
-		Loaded: func(l discovery.Loaded) {
-			for _, p := range l.Problems {
-				if !loaded {
-					return
-				}
-				log.Error("endpoint file refused; the last good membership stays", "problem", p.Error())
-			}
-			log.Info("endpoints", "members", l.Endpoints)
-		},
-	}
-	if problems := w.Load(); len(problems) > 0 {
-		for _, p := range problems {
-			fmt.Fprintln(say, p.Error())
-		}
-		return errReported
-	}
-	loaded = true
-	if path != "" && watch {
-		start(func(ctx context.Context) { w.Run(ctx) })
-	}
-	return nil
-}
-
-// servers are the listeners of a process.
-type servers struct {
-	lines  []string // for announce
-	grpc   *grpc.Server
-	http   []*http.Server
-	proxy  *http.Server
-	failed chan error
-}
-
-// open opens every listener before any serves, so that a port that is taken is told at once.
-func (s *servers) open(ctx context.Context, f *serveFlags, log *slog.Logger, picker *extproc.Server, proxied, administered http.Handler) error {
-	grpcListener, err := listener(f.grpcBind, f.grpcPort, "--grpc-port")
-	if err != nil {
-		return err
-	}
-	var healthListener net.Listener
-	if f.grpcPort != 0 {
-		if healthListener, err = listener(f.healthBind, f.healthPort, "--grpc-health-port"); err != nil {
-			return err
-		}
-	}
-	adminListener, err := listener(f.metricsBind, f.metricsPort, "--metrics-port")
-	if err != nil {
-		return err
-	}
-	var proxyListener net.Listener
-	if f.listen != "" {
-		if proxyListener, err = net.Listen("tcp", f.listen); err != nil {
-			return fmt.Errorf("--listen: %w", err)
-		}
-	}
-	if grpcListener != nil {
-		options := extproc.ServerOptions(nil)
-		how := "plaintext"
-		if f.secure {
-			certificate, err := extproc.SelfSigned()
-			if err != nil {
-				return fmt.Errorf("making a self-signed certificate: %w", err)
-			}
-			options, how = extproc.ServerOptions(&certificate), "TLS, self-signed"
-		}
-		s.grpc = grpc.NewServer(options...)
-		picker.Register(s.grpc)
-		s.serve("ext_proc", grpcListener, how, s.grpc.Serve)
-	}
-	if healthListener != nil {
-		s.serve("gRPC health", healthListener, "plaintext", func(l net.Listener) error { return picker.ServeHealth(ctx, l) })
-	}
-	// What net/http has to say is about single connections of strangers: as many lines as they like, with their addresses.
-	strangers := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
-	if adminListener != nil {
-		s.serveHTTP("admin", adminListener, &http.Server{Handler: administered, ReadHeaderTimeout: 10 * time.Second, ErrorLog: strangers})
-	}
-	if proxyListener != nil {
-		s.proxy = proxy.Server(proxied)
-		s.proxy.ErrorLog = strangers
-		s.serveHTTP("proxy", proxyListener, s.proxy)
-	}
-	return nil
-}
-
-func (s *servers) serveHTTP(what string, l net.Listener, h *http.Server) {
-	s.http = append(s.http, h)
-	s.serve(what, l, "plaintext", func(l net.Listener) error {
-		if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
-}
-
-func (s *servers) serve(what string, l net.Listener, how string, run func(net.Listener) error) {
-	s.lines = append(s.lines, fmt.Sprintf("%-12s %s (%s)", what, l.Addr(), how))
-	go func() {
-		if err := run(l); err != nil {
-			s.failed <- fmt.Errorf("%s on %s: %w", what, l.Addr(), err)
-		}
-	}()
-}
-
-// drain lets running exchanges end, until end, and closes what is left.
-func (s *servers) drain(end context.Context, picker *extproc.Server, scheduler *exchange.Scheduler, log *slog.Logger) {
-	scheduler.Drain()
-	var all sync.WaitGroup
-	if s.grpc != nil {
-		all.Go(func() {
-			if err := picker.Stop(end, s.grpc); err != nil {
-				log.Warn("not everything drained", "error", err)
-			}
-		})
-	}
-	if s.proxy != nil {
-		all.Go(func() {
-			if err := s.proxy.Shutdown(end); err != nil {
-				log.Warn("the proxy cut what was running", "error", err)
-				s.proxy.Close()
-			}
-		})
-	}
-	all.Wait()
-	for _, h := range s.http {
-		h.Close()
 	}
 }
 

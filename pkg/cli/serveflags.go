@@ -21,6 +21,7 @@ const recordRingMax = 100_000
 // serveFlags are the flags that epp and gateway share.
 type serveFlags struct {
 	configFile, configText string
+	watchConfig            bool
 	endpointsFile          string
 	watchEndpoints         bool
 	endpointURLs           []string
@@ -48,6 +49,7 @@ func (f *serveFlags) register(c *cobra.Command, mode string) {
 	fs.StringVar(&f.configFile, "config-file", "", "EndpointPickerConfig to serve; absent: the default profile (- is standard input)")
 	fs.StringVar(&f.configFile, "config", "", "the same as --config-file")
 	fs.StringVar(&f.configText, "config-text", "", "the configuration itself, in place of a file")
+	fs.BoolVar(&f.watchConfig, "watch-config", true, "reload the configuration file when it changes; SIGHUP does in any case")
 	fs.StringVar(&f.endpointsFile, "endpoints", "", "endpoint file, YAML or JSON")
 	fs.BoolVar(&f.watchEndpoints, "watch-endpoints", true, "follow changes of the endpoint file")
 	fs.StringArrayVar(&f.endpointURLs, "endpoint", nil, "an endpoint by its URL, such as http://10.0.0.1:8000; may be repeated")

@@ -70,7 +70,7 @@ func Watch(ctx context.Context, path string, last []byte, slow func(error), chan
 // followed is a file under watch.
 type followed struct {
 	path, dir string
-	real      string // the directory that the path leads to in the end, if it is another than dir
+	real      string            // the directory that the path leads to in the end, if it is another than dir
 	watcher   *fsnotify.Watcher // nil: the system tells of no changes
 	last      []byte
 	failed    string // the error last told
