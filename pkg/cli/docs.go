@@ -53,13 +53,17 @@ func reasonsPage() []byte {
 	b.WriteString("# Reasons\n\nPrinted from `pkg/reason` by `make generate`; do not edit.\n\n" +
 		"A reason says why a request was refused, replaced, dropped or degraded. Its code is `error.code` of a refusal's body, the\n" +
 		"label `reason` of `fairlead_reasons_total`, and an entry of the decision record.\n\n" +
-		"## Refusals\n\n| code | status | dropped reason | means | remedy |\n|---|---|---|---|---|\n")
+		"## Refusals\n\n| code | status | Retry-After | dropped reason | means | remedy |\n|---|---|---|---|---|---|\n")
 	for _, id := range reason.All() {
 		if r := id.Row(); r.Status != 0 {
-			fmt.Fprintf(&b, "| `%s` | %d | %s | %s | %s |\n", r.Code, r.Status, code(r.Dropped), r.Means, r.Remedy)
+			after := ""
+			if r.RetryAfter > 0 {
+				after = fmt.Sprint(int(r.RetryAfter.Seconds()))
+			}
+			fmt.Fprintf(&b, "| `%s` | %d | %s | %s | %s | %s |\n", r.Code, r.Status, after, code(r.Dropped), r.Means, r.Remedy)
 		}
 	}
-	b.WriteString("\nThe dropped reason is sent as `x-llm-d-request-dropped-reason`.\n\n" +
+	b.WriteString("\nThe dropped reason is sent as `x-llm-d-request-dropped-reason`. Retry-After is in seconds; a\nrefusal that knows better sends another.\n\n" +
 		"## Without a status: the request went on\n\n| code | means | remedy |\n|---|---|---|\n")
 	for _, id := range reason.All() {
 		if r := id.Row(); r.Status == 0 {

@@ -308,7 +308,11 @@ func (x *Exchange) refuse(now pool.Instant, no *reason.Refusal) Action {
 	if no.Detail != "" {
 		message += ": " + no.Detail
 	}
-	reply := openai.ErrorReply(x.r.API, row.Status, row.Code, message, no.RetryAfter, row.Dropped)
+	retryAfter := no.RetryAfter
+	if retryAfter == 0 {
+		retryAfter = row.RetryAfter
+	}
+	reply := openai.ErrorReply(x.r.API, row.Status, row.Code, message, retryAfter, row.Dropped)
 	reply.Headers = reply.Headers.Set(HeaderDecisionID, x.ID)
 	reply.Details = row.Code
 	x.letGoOfRequest()

@@ -97,6 +97,15 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+func TestARefusalThatKnowsNoBetterHasItsRowsRetryAfter(t *testing.T) {
+	w := newWorld(t, nil, nil, instance("queue", &stage{phase: plugins.AtAdmit, verdicts: []plugins.Verdict{{Refusal: &reason.Refusal{ID: reason.QueueFull}}}}))
+	x := w.begin()
+	x.Headers(w.now, post("/v1/chat/completions"), proxied, false)
+	if got := x.Body(w.now, []byte(chat), true).Reply.Headers.Get("retry-after"); got != "1" {
+		t.Errorf("retry-after is %q, want 1", got)
+	}
+}
+
 func TestRetryAfterAndDroppedReasonTravelWithTheRefusal(t *testing.T) {
 	w := newWorld(t, nil, nil, instance("queue", &stage{phase: plugins.AtAdmit, verdicts: []plugins.Verdict{{Refusal: &reason.Refusal{ID: reason.QueueFull, RetryAfter: 1500 * time.Millisecond}}}}))
 	x := w.begin()

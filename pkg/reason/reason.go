@@ -22,6 +22,9 @@ type Row struct {
 	Dropped string
 	// Status is the HTTP status of the reply; 0 if the request went on.
 	Status int
+	// RetryAfter is sent as Retry-After where the refusal itself does not know better; 0 sends none. Clients' SDKs wait that long
+	// before they try again.
+	RetryAfter time.Duration
 }
 
 // Row returns the table's row of id; an id outside the table yields the row of Internal.
@@ -59,7 +62,7 @@ type Refusal struct {
 	ID ID
 	// Detail may be shown to a client: it names the bound or the value, never a secret or an address.
 	Detail string
-	// RetryAfter is sent as Retry-After, rounded up to whole seconds; 0 sends none.
+	// RetryAfter is sent as Retry-After, rounded up to whole seconds; 0 leaves it to the row.
 	RetryAfter time.Duration
 	// Noted: the sink has heard of it, with more than Detail says.
 	Noted bool

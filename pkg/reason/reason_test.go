@@ -23,6 +23,12 @@ func TestEveryRowIsWhole(t *testing.T) {
 		if r.Status != 0 && (r.Status < 400 || r.Status > 599) {
 			t.Errorf("%s: status %d is no error", r.Code, r.Status)
 		}
+		if r.Status == 429 && r.RetryAfter == 0 {
+			t.Errorf("%s: 429 without Retry-After", r.Code)
+		}
+		if r.RetryAfter != 0 && r.Status != 429 && r.Status != 503 {
+			t.Errorf("%s: Retry-After with status %d", r.Code, r.Status)
+		}
 		if r.Dropped != "" && r.Status != 429 && r.Status != 503 {
 			t.Errorf("%s: a dropped reason with status %d", r.Code, r.Status)
 		}

@@ -1,5 +1,7 @@
 package reason
 
+import "time"
+
 // The rows, in table order. New ones are appended: records keep codes, but a metric's order of labels follows this list.
 const (
 	_ ID = iota
@@ -77,28 +79,28 @@ var table = [...]Row{
 	UnsupportedMethod: {Code: "unsupported_method", Status: 405,
 		Means:  "the path exists, but not with this HTTP method",
 		Remedy: "use the method that the API describes"},
-	NoEndpoint: {Code: "no_endpoint", Status: 503, Dropped: "rejected-no-endpoints",
+	NoEndpoint: {Code: "no_endpoint", Status: 503, RetryAfter: time.Second, Dropped: "rejected-no-endpoints",
 		Means:  "the pool has no endpoint that may take the request",
 		Remedy: "start model servers, check discovery and the subset hint"},
-	AllFiltered: {Code: "all_filtered", Status: 429, Dropped: "rejected-saturated",
+	AllFiltered: {Code: "all_filtered", Status: 429, RetryAfter: time.Second, Dropped: "rejected-saturated",
 		Means:  "every endpoint of the pool was removed by a filter",
 		Remedy: "retry later; the decision record names the filter and how many it removed"},
-	QueueFull: {Code: "queue_full", Status: 429, Dropped: "rejected-saturated",
+	QueueFull: {Code: "queue_full", Status: 429, RetryAfter: time.Second, Dropped: "rejected-saturated",
 		Means:  "the waiting queue is full",
 		Remedy: "retry after the time that Retry-After gives"},
-	QueueTimeout: {Code: "queue_timeout", Status: 429, Dropped: "rejected-ttl-expired",
+	QueueTimeout: {Code: "queue_timeout", Status: 429, RetryAfter: time.Second, Dropped: "rejected-ttl-expired",
 		Means:  "the request waited for capacity longer than its bound",
 		Remedy: "retry after the time that Retry-After gives"},
-	ShuttingDown: {Code: "shutting_down", Status: 503, Dropped: "rejected-shutting-down",
+	ShuttingDown: {Code: "shutting_down", Status: 503, RetryAfter: time.Second, Dropped: "rejected-shutting-down",
 		Means:  "this replica is draining and takes nothing new",
 		Remedy: "retry; another replica takes the request"},
-	UpstreamUnreachable: {Code: "upstream_unreachable", Status: 503,
+	UpstreamUnreachable: {Code: "upstream_unreachable", Status: 503, RetryAfter: time.Second,
 		Means:  "no endpoint of the decision accepted the request before its first byte",
 		Remedy: "check the model servers; the record lists the endpoints that were tried"},
 	UpstreamBroken: {Code: "upstream_broken", Status: 502,
 		Means:  "the model server broke off the exchange after the request was sent to it",
 		Remedy: "check the model server's log; the request is not repeated, since it may have generated"},
-	LookupTimeout: {Code: "lookup_timeout", Status: 503,
+	LookupTimeout: {Code: "lookup_timeout", Status: 503, RetryAfter: time.Second,
 		Means:  "an answer from outside that the request needed did not come in time",
 		Remedy: "check the service that the stage asks"},
 	PluginPanic: {Code: "plugin_panic", Status: 500,
