@@ -15,7 +15,8 @@ import (
 // simCommand returns "fairlead sim": simulated vLLM engines in wall-clock time.
 func simCommand() *cobra.Command {
 	var o server.Options
-	var hardware, model, faults string
+	var profile profileFlags
+	var faults string
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Serve simulated vLLM engines",
@@ -30,7 +31,7 @@ Faults are set from the start with --faults, for all engines, or at run time wit
   curl http://127.0.0.1:8100/v1/chat/completions -d '{"model":"llama-3.1-8b","max_tokens":8,"messages":[{"role":"user","content":"hello"}]}'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			p, err := engine.ProfileFor(hardware, model)
+			p, err := profile.profile(cmd.Flags().Changed)
 			if err != nil {
 				return err
 			}
@@ -50,8 +51,7 @@ Faults are set from the start with --faults, for all engines, or at run time wit
 	flags.IntVar(&o.Engines, "engines", 1, "number of engines")
 	flags.IntVar(&o.Port, "port", 8100, "port of the first engine, the others follow; 0 gives each a free one")
 	flags.StringVar(&o.Bind, "bind", "127.0.0.1", "address to listen on")
-	flags.StringVar(&hardware, "hardware", "h100-sxm", "hardware of each engine")
-	flags.StringVar(&model, "model", "llama-3.1-8b", "model that each engine serves")
+	profile.register(flags)
 	flags.StringSliceVar(&o.ServedNames, "served-model-name", nil, "further names of the model; the first is what answers and metrics call it")
 	flags.StringSliceVar(&o.Adapters, "lora", nil, "names of LoRA adapters that may be asked for as models")
 	flags.Int32Var(&o.Engine.MaxLoras, "max-loras", 1, "different adapters that may run at a time")
@@ -60,6 +60,7 @@ Faults are set from the start with --faults, for all engines, or at run time wit
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the generated text")
 	flags.DurationVar(&o.Flush, "flush", 10*time.Millisecond, "wall time that tokens may be held back to be written together")
 	flags.StringVar(&faults, "faults", "", "what is wrong with every engine from the start, as JSON")
+	cmd.AddCommand(simProfilesCommand())
 	return cmd
 }
 

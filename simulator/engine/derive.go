@@ -121,7 +121,7 @@ func derivedSources(h Hardware, m Model, n int32) Sources {
 		Base:            Source{Derived, base},
 		PerPrefillToken: Source{Derived, fmt.Sprintf("2 x %.4g G active parameters / (%d devices x peak x %.2f)", m.Active/1e9, n, computeEfficiency)},
 		Attention:       Source{Derived, fmt.Sprintf("2 x %.4g G / %.4g FLOP per token of context", m.Active/1e9, m.AttentionFLOPs)},
-		PerSequence:     Source{Derived, "the H100's fitted 2.8 µs in proportion to active parameters and peak compute"},
+		PerSequence:     Source{Derived, "2.8 µs, the formula alone fitted to the H100, in proportion to active parameters and peak compute"},
 		PerContextToken: Source{Derived, fmt.Sprintf("%d bytes / (%d x %.4g TB/s x %.2f)", m.KVBytesPerToken, min(n, m.KVShards), h.BytesPerSecond/1e12, bandwidthEfficiency)},
 		Hardware:        Source{Derived, h.Source},
 	}

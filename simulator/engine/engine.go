@@ -154,26 +154,16 @@ type sequence struct {
 
 // New returns an idle engine with an empty cache. The error names the first setting that makes no sense.
 func New(p Profile, o Options) (*Engine, error) {
-	for _, bound := range [...]struct {
-		name         string
-		value, least int32
-	}{
-		{"Blocks", p.Blocks, 2},
-		{"BlockTokens", p.BlockTokens, 1},
-		{"MaxBatchedTokens", p.MaxBatchedTokens, 1},
-		{"MaxSeqs", p.MaxSeqs, 1},
-		{"MaxModelLen", p.MaxModelLen, 2},
+	if err := p.check(); err != nil {
+		return nil, err
+	}
+	if err := atLeast(p.Hardware, []bound{
 		{"MaxWaiting", o.MaxWaiting, 0},
 		{"LongPrefill", o.LongPrefill, 0},
 		{"Adapters", o.Adapters, 0},
 		{"MaxLoras", o.MaxLoras, min(o.Adapters, 1)},
-	} {
-		if bound.value < bound.least {
-			return nil, fmt.Errorf("engine %s: %s is %d; at least %d", p.Hardware, bound.name, bound.value, bound.least)
-		}
-	}
-	if p.Step.Base <= 0 {
-		return nil, fmt.Errorf("engine %s: Step.Base is %v; a step takes time", p.Hardware, p.Step.Base)
+	}); err != nil {
+		return nil, err
 	}
 	usable := p.Blocks - 1 // vLLM keeps the first block for itself
 	p.MaxModelLen = int32(min(int64(p.MaxModelLen), int64(usable)*int64(p.BlockTokens)))
@@ -188,6 +178,45 @@ func New(p Profile, o Options) (*Engine, error) {
 		loraRunning: make([]int32, o.Adapters+1),
 		slowdown:    1,
 	}, nil
+}
+
+// check refuses a profile that makes no sense, and names what in it.
+func (p Profile) check() error {
+	if err := atLeast(p.Hardware, []bound{
+		{"Blocks", p.Blocks, 2},
+		{"BlockTokens", p.BlockTokens, 1},
+		{"MaxBatchedTokens", p.MaxBatchedTokens, 1},
+		{"MaxSeqs", p.MaxSeqs, 1},
+		{"MaxModelLen", p.MaxModelLen, 2},
+		{"Step.Experts", p.Step.Experts, 0},
+		{"Step.ExpertsPerToken", p.Step.ExpertsPerToken, 0},
+	}); err != nil {
+		return err
+	}
+	t := p.Step
+	switch {
+	case t.Base <= 0:
+		return fmt.Errorf("engine %s: Step.Base is %v; a step takes time", p.Hardware, t.Base)
+	case t.PerPrefillToken < 0 || t.PerSequence < 0 || t.PerContextToken < 0 || t.AllExperts < 0 || t.AttentionTokens < 0 || t.ReferenceContext < 0:
+		return fmt.Errorf("engine %s: Step is %+v; nothing in it may be negative", p.Hardware, t)
+	case t.AllExperts > 0 && (t.Experts < 1 || t.ExpertsPerToken > t.Experts):
+		return fmt.Errorf("engine %s: Step.AllExperts is %v with %d of %d experts per token", p.Hardware, t.AllExperts, t.ExpertsPerToken, t.Experts)
+	}
+	return nil
+}
+
+type bound struct {
+	name         string
+	value, least int32
+}
+
+func atLeast(engine string, bounds []bound) error {
+	for _, b := range bounds {
+		if b.value < b.least {
+			return fmt.Errorf("engine %s: %s is %d; at least %d", engine, b.name, b.value, b.least)
+		}
+	}
+	return nil
 }
 
 // Profile returns the engine's profile. Its MaxModelLen is what the KV memory can hold, if that is less than the model's.
