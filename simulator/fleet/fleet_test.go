@@ -227,7 +227,7 @@ func TestWhatHappensToPods(t *testing.T) {
 		{
 			"a drained pod ends what it has, and leaves",
 			[]fleet.Event{{At: second, Kind: fleet.Drain, Pod: 1}}, 0,
-			[]string{"0s members pod-0 pod-1", "1s members pod-0 pod-1(draining)", "1.491s members pod-0"},
+			[]string{"0s members pod-0 pod-1", "1s members pod-0 pod-1(draining)", "1.471s members pod-0"},
 			map[fleet.Status]int{fleet.Completed: 40},
 		},
 		{
