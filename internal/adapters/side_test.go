@@ -20,7 +20,6 @@ import (
 	"github.com/fairlead/fairlead/pkg/config"
 	"github.com/fairlead/fairlead/pkg/exchange"
 	"github.com/fairlead/fairlead/pkg/gateway/proxy"
-	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/pkg/reason"
@@ -67,17 +66,21 @@ func (s *side) Note(id reason.ID, _ string) {
 }
 
 // Decided and Settled implement exchange.Meter.
-func (s *side) Decided(poolName string, api openai.API, refused string, wait pool.Instant) {
+func (s *side) Decided(m exchange.Metered, refused reason.ID, wait pool.Instant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.decided++
-	s.metered = append(s.metered, fmt.Sprintf("decided: pool %q, %s, refused %q, after %v", poolName, api, refused, time.Duration(wait)))
+	code := ""
+	if refused != 0 {
+		code = refused.String()
+	}
+	s.metered = append(s.metered, fmt.Sprintf("decided: pool %q, %s, refused %q, after %v, model %q as %q, stream %v, to %s", m.Target.Pool, m.API, code, time.Duration(wait), m.Model, m.Target.Model, m.Stream, m.To))
 }
 
-func (s *side) Settled(poolName string, api openai.API, o plugins.Outcome) {
+func (s *side) Settled(m exchange.Metered, o plugins.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.metered = append(s.metered, fmt.Sprintf("settled: pool %q, %s, %+v", poolName, api, o))
+	s.metered = append(s.metered, fmt.Sprintf("settled: pool %q, %s, model %q as %q, %+v", m.Target.Pool, m.API, m.Model, m.Target.Model, o))
 }
 
 // At implements exchange.Alarm: a deadline that has passed by the time it is told is acted on at once.

@@ -91,11 +91,3 @@ type Waker interface{ Wake() }
 
 // Alarm tells the edge of a deadline before the one that Tick returned. It never blocks.
 type Alarm interface{ At(pool.Instant) }
-
-// Meter hears what there is to count. It never blocks, and is called under an exchange's lock.
-type Meter interface {
-	// Decided: a request was forwarded, or refused with a reason's code; wait is the time since its headers came.
-	Decided(poolName string, api openai.API, refused string, wait pool.Instant)
-	// Settled: a forwarded request ended.
-	Settled(poolName string, api openai.API, o plugins.Outcome)
-}

@@ -58,11 +58,12 @@ type Exchange struct {
 	pending *Action // decided by the dispatcher, to be fetched by Resume
 
 	// Respond.
-	tried     int // index into legs[0] of the endpoint that is being tried
-	firstByte pool.Instant
-	answered  bool
-	status    string
-	usage     *openai.UsageReader
+	tried       int // index into legs[0] of the endpoint that is being tried
+	firstByte   pool.Instant
+	answered    bool
+	answerBytes int64 // of the body, as far as it comes by us
+	status      string
+	usage       *openai.UsageReader
 
 	// End.
 	booksDown  bool
@@ -250,7 +251,7 @@ func (x *Exchange) stages(now pool.Instant, p plugins.Phase) (a Action, passed b
 		case v.Reply != nil:
 			x.step, x.settled = stepRefused, true
 			x.isOver()
-			x.s.metered().Decided("", x.r.API, "", now-x.began)
+			x.s.meter().Decided(Metered{API: x.r.API, Model: x.r.Model(), Request: openai.Unknown, Answer: openai.Unknown}, 0, now-x.began)
 			x.letGoOfRequest()
 			return Action{Do: Reply, Reply: v.Reply}, false
 		case v.Until != 0 && v.Until <= now:
@@ -302,7 +303,7 @@ func (x *Exchange) refuse(now pool.Instant, no *reason.Refusal) Action {
 	x.s.forget(x)
 	x.s.ring.put(x.record(), x.s.o.ConfigText)
 	if !forwarded {
-		x.s.metered().Decided(x.r.Target.Pool, x.r.API, row.Code, now-x.began)
+		x.s.meter().Decided(x.metered(), no.ID, now-x.began)
 	}
 	message := row.Means
 	if no.Detail != "" {

@@ -12,14 +12,23 @@ import (
 )
 
 // meter writes down what it hears.
-type meter struct{ heard []string }
-
-func (m *meter) Decided(poolName string, _ openai.API, refused string, _ pool.Instant) {
-	m.heard = append(m.heard, "decided "+poolName+" "+refused)
+type meter struct {
+	heard []string
+	last  exchange.Metered
 }
 
-func (m *meter) Settled(poolName string, _ openai.API, o plugins.Outcome) {
-	m.heard = append(m.heard, "settled "+poolName+" "+o.EndingCode)
+func (m *meter) Decided(of exchange.Metered, refused reason.ID, _ pool.Instant) {
+	code := ""
+	if refused != 0 {
+		code = refused.String()
+	}
+	m.last = of
+	m.heard = append(m.heard, "decided "+of.Target.Pool+" "+code)
+}
+
+func (m *meter) Settled(of exchange.Metered, o plugins.Outcome) {
+	m.last = of
+	m.heard = append(m.heard, "settled "+of.Target.Pool+" "+o.EndingCode)
 }
 
 func TestEachRequestIsMeteredOnce(t *testing.T) {
@@ -57,5 +66,21 @@ func TestEachRequestIsMeteredOnce(t *testing.T) {
 	x.End(w.now, exchange.Ending{ByClient: true})
 	if want := []string{"decided  malformed_json"}; !slices.Equal(m.heard, want) {
 		t.Errorf("a refusal: heard %q, want %q", m.heard, want)
+	}
+}
+
+func TestWhatTheMeterIsToldOfARequest(t *testing.T) {
+	m := &meter{}
+	w := newWorld(t, func(o *exchange.Options) { o.Meter, o.Full = m, true }, nil)
+	x, a := w.forwarded(proxied)
+	decided := m.last
+	if decided.Model == "" || decided.Target.Pool != "default" || decided.Target.Model != decided.Model || decided.To == "" || decided.Addr != a.To[0] || decided.Request <= 0 || decided.Answer != -1 {
+		t.Errorf("decided %+v", decided)
+	}
+	x.Response(w.now, openai.Headers{{Name: ":status", Value: "200"}}, a.To[0], false)
+	x.Chunk(w.now, []byte("hello "), false)
+	x.Chunk(w.now, []byte("there"), true)
+	if m.last.Answer != 11 || m.last.Model != decided.Model || m.last.Request != decided.Request {
+		t.Errorf("settled %+v", m.last)
 	}
 }

@@ -153,6 +153,7 @@ func (x *Exchange) Chunk(now pool.Instant, chunk []byte, end bool) Action {
 		x.mu.Unlock()
 		return Action{Do: Forward}
 	}
+	x.answerBytes += int64(len(chunk))
 	if x.usage != nil {
 		x.usage.Feed(chunk)
 	}
@@ -267,7 +268,7 @@ func (x *Exchange) abandon(now pool.Instant) {
 	x.s.waiting.Delete(&x.r)
 	x.s.forget(x)
 	x.s.ring.put(x.record(), x.s.o.ConfigText)
-	x.s.metered().Decided(x.r.Target.Pool, x.r.API, reason.ClientAborted.String(), now-x.began)
+	x.s.meter().Decided(x.metered(), reason.ClientAborted, now-x.began)
 	x.letGoOfRequest()
 }
 
@@ -337,7 +338,7 @@ func (x *Exchange) settleAs(now pool.Instant, ending reason.ID) {
 		x.note(reason.UsageMissing, "")
 	}
 	x.s.o.Built.Settle(x.s.o.Sink, &x.r, o)
-	x.s.metered().Settled(x.r.Target.Pool, x.r.API, o)
+	x.s.meter().Settled(x.metered(), o)
 	x.outcome = &o
 	x.s.ring.update(x.ID, func(r *Record) {
 		r.Outcome = &o

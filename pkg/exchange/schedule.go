@@ -117,7 +117,7 @@ func (x *Exchange) commit(now pool.Instant, plan *plugins.Plan) Action {
 	s.register(x)
 	s.expect(x, now+pool.Instant(s.o.BookingDeadline))
 	s.ring.put(x.record(), s.o.ConfigText)
-	s.metered().Decided(x.r.Target.Pool, x.r.API, "", now-x.began)
+	s.meter().Decided(x.metered(), 0, now-x.began)
 	return Action{Do: Forward, To: x.to, Out: x.out, Respond: x.respond}
 }
 

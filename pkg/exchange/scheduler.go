@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/pkg/reason"
@@ -203,14 +202,9 @@ func (s *Scheduler) release(now pool.Instant) {
 	}
 }
 
-func (s *Scheduler) metered() Meter {
+func (s *Scheduler) meter() Meter {
 	if s.o.Meter == nil {
 		return noMeter{}
 	}
 	return s.o.Meter
 }
-
-type noMeter struct{}
-
-func (noMeter) Decided(string, openai.API, string, pool.Instant) {}
-func (noMeter) Settled(string, openai.API, plugins.Outcome)      {}

@@ -302,8 +302,8 @@ func TestTheMetricsPage(t *testing.T) {
 	x.Response(w.now, openai.Headers{{Name: ":status", Value: "200"}}, netip.MustParseAddrPort("192.0.2.1:8000"), false)
 	w.now += pool.Instant(time.Second)
 	x.End(w.now, exchange.Ending{Clean: true, Usage: &openai.Usage{Prompt: 100, Cached: 40, Out: 9}})
-	w.m.Decided("", openai.Models, "", pool.Instant(time.Microsecond))
-	w.m.Decided("default", openai.ChatCompletions, "all_filtered", pool.Instant(time.Millisecond))
+	w.m.Decided(exchange.Metered{API: openai.Models}, 0, pool.Instant(time.Microsecond))
+	w.m.Decided(exchange.Metered{API: openai.ChatCompletions, Target: plugins.Target{Pool: "default"}}, reason.AllFiltered, pool.Instant(time.Millisecond))
 	w.m.ObserveDecision(15 * time.Microsecond)
 	w.m.Received("request_headers")
 	w.m.Scraped(telemetry.Scrape{Took: 3 * time.Millisecond, Bytes: 1000, Rejected: 1})
@@ -468,8 +468,8 @@ func BenchmarkDecidedAndSettled(b *testing.B) {
 	m := NewMetrics(nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		m.Decided("default", openai.ChatCompletions, "", 1000)
+		m.Decided(exchange.Metered{API: openai.ChatCompletions, Target: plugins.Target{Pool: "default"}}, 0, 1000)
 		m.ObserveDecision(1000)
-		m.Settled("default", openai.ChatCompletions, plugins.Outcome{TTFT: 1e6, Total: 1e9, Prompt: 10, Cached: 5, Out: 7})
+		m.Settled(exchange.Metered{API: openai.ChatCompletions, Target: plugins.Target{Pool: "default"}}, plugins.Outcome{TTFT: 1e6, Total: 1e9, Prompt: 10, Cached: 5, Out: 7})
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/fairlead/fairlead/pkg/exchange"
-	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/pkg/pool/telemetry"
@@ -122,23 +121,25 @@ func (m *Metrics) of(poolName string) poolSeries {
 }
 
 // Decided counts a decision.
-func (m *Metrics) Decided(poolName string, api openai.API, refused string, wait pool.Instant) {
-	outcome := refused
+func (m *Metrics) Decided(of exchange.Metered, refused reason.ID, wait pool.Instant) {
+	poolName, outcome := of.Target.Pool, ""
 	switch {
-	case outcome != "":
+	case refused != 0:
+		outcome = refused.String()
 	case poolName == "":
 		outcome = "answered"
 	default:
 		outcome = "forwarded"
 	}
-	m.requests.WithLabelValues(poolName, api.String(), outcome).Inc()
+	m.requests.WithLabelValues(poolName, of.API.String(), outcome).Inc()
 	if poolName != "" { // refused or answered before it had a pool
 		m.of(poolName).wait.Observe(time.Duration(wait).Seconds())
 	}
 }
 
 // Settled counts an end.
-func (m *Metrics) Settled(poolName string, _ openai.API, o plugins.Outcome) {
+func (m *Metrics) Settled(of exchange.Metered, o plugins.Outcome) {
+	poolName := of.Target.Pool
 	s := m.of(poolName)
 	if o.TTFT >= 0 {
 		s.ttft.Observe(o.TTFT.Seconds())

@@ -107,8 +107,8 @@ func (n *notes) of(id reason.ID) int {
 // meter keeps outcomes.
 type meter struct{ settled chan plugins.Outcome }
 
-func (m meter) Decided(string, openai.API, string, pool.Instant)        {}
-func (m meter) Settled(_ string, _ openai.API, outcome plugins.Outcome) { m.settled <- outcome }
+func (m meter) Decided(exchange.Metered, reason.ID, pool.Instant)   {}
+func (m meter) Settled(_ exchange.Metered, outcome plugins.Outcome) { m.settled <- outcome }
 
 // rig is a server with a pool, and a client of it.
 type rig struct {
