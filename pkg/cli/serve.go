@@ -65,12 +65,13 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 	}
 	epoch := time.Now()
 	clk := clock.Start(epoch)
-	metrics := admin.NewMetrics(log)
-	r := &reloader{entries: entries, f: f, log: log, metrics: metrics, clock: clk}
+	r := &reloader{entries: entries, f: f, log: log, clock: clk}
 	file, built, err := r.first(say)
 	if err != nil {
 		return err
 	}
+	metrics := newMetrics(f, file, built, log)
+	r.metrics = metrics
 	run, stop := context.WithCancel(context.Background()) // what serves outlives ctx by the drain
 	defer stop()
 	var background sync.WaitGroup

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/gateway/admin"
 	"github.com/fairlead/fairlead/pkg/pool/telemetry"
 )
 
@@ -34,11 +35,15 @@ type serveFlags struct {
 	exchange     exchange.Options
 	responseMode string
 	scrape       telemetry.Options
-	drain        time.Duration
-	allowEmpty   bool
-	seed         uint64
-	logLevel     string
-	logFormat    string
+
+	labelSets     int
+	legacyMetrics bool
+
+	drain      time.Duration
+	allowEmpty bool
+	seed       uint64
+	logLevel   string
+	logFormat  string
 }
 
 // register declares the flags with the defaults of a subcommand: epp serves ext_proc, gateway the embedded proxy; either
@@ -77,6 +82,9 @@ func (f *serveFlags) register(c *cobra.Command, mode string) {
 	fs.BoolVar(&f.exchange.Conformance, "conformance", false, "honour test-epp-endpoint-selection and report the served endpoint (test suites only)")
 	fs.DurationVar(&f.scrape.Interval, "refresh-metrics-interval", telemetry.DefaultInterval, "time between two metrics pages of an endpoint, with jitter")
 	fs.DurationVar(&f.scrape.Timeout, "metrics-timeout", telemetry.DefaultTimeout, "time for a whole metrics page")
+	fs.IntVar(&f.scrape.MaxPage, "metrics-page-max-bytes", telemetry.DefaultMaxPage, "longest metrics page; a longer one counts as failed")
+	fs.IntVar(&f.labelSets, "metrics-label-sets", admin.DefaultLabelSets, "combinations of models and tenants that have series of their own on our /metrics; others count as \"other\"")
+	fs.BoolVar(&f.legacyMetrics, "legacy-metrics", false, "print llm-d's metrics under their older names too")
 	fs.DurationVar(&f.drain, "drain-timeout", 30*time.Second, "time that running exchanges get to end after SIGTERM")
 	fs.BoolVar(&f.allowEmpty, "ready-without-endpoints", false, "report ready while a pool has no endpoint")
 	fs.Uint64Var(&f.seed, "seed", 0, "seed of decisions, for reproducible runs; 0 draws one")
@@ -120,6 +128,10 @@ func (f *serveFlags) check(given func(flag string) bool) error {
 		return fmt.Errorf("--record-ring is %d; 0 to %d, at some 10 kB each", f.exchange.RecordRing, recordRingMax)
 	case f.exchange.BookingDeadline <= 0:
 		return fmt.Errorf("--booking-deadline is %v; more than 0", f.exchange.BookingDeadline)
+	case f.labelSets < 1:
+		return fmt.Errorf("--metrics-label-sets is %d; at least 1", f.labelSets)
+	case f.scrape.MaxPage < 1:
+		return fmt.Errorf("--metrics-page-max-bytes is %d; at least 1", f.scrape.MaxPage)
 	case f.drain < 0:
 		return fmt.Errorf("--drain-timeout is %v; 0 or more", f.drain)
 	}

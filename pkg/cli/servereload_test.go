@@ -83,7 +83,7 @@ func newReloading(t *testing.T, config, endpoints string, engine http.HandlerFun
 	w.write("config.yaml", config)
 	w.write("endpoints.yaml", endpoints)
 	f := &serveFlags{configFile: filepath.Join(w.dir, "config.yaml"), watchConfig: watch, endpointsFile: filepath.Join(w.dir, "endpoints.yaml")}
-	metrics := admin.NewMetrics(log)
+	metrics := admin.NewMetrics(admin.MetricsOptions{Log: log})
 	w.reloader = &reloader{entries: catalog.Builtin(), f: f, log: log, metrics: metrics, clock: clock.Start(time.Now())}
 	file, built, err := w.first(w.log)
 	if err != nil {

@@ -32,7 +32,7 @@ type Options struct {
 // bind it where only operators reach it.
 func New(o Options) http.Handler {
 	a := &admin{o}
-	o.Metrics.registry.MustRegister(newGauges(a.books, func() string { return o.Config().Digest }))
+	o.Metrics.registry.MustRegister(newGauges(a.books, func() string { return o.Config().Digest }), newPoolGauges(a.books, o.Metrics.legacy))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics.registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })

@@ -2,15 +2,13 @@ package admin
 
 import (
 	"log/slog"
-	"maps"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/pkg/pool/telemetry"
@@ -18,24 +16,22 @@ import (
 )
 
 // Metrics counts what happens in a process. It is the sink of reasons and the meter of exchanges; everything on it may be
-// called from any goroutine and never blocks on anything outside. No label has a value that a client chooses.
+// called from any goroutine and never blocks on anything outside. Labels that a client chooses are bounded.
 type Metrics struct {
 	registry *prometheus.Registry
 	log      *slog.Logger
+	legacy   bool
 
 	reasons []occurrences // by reason.ID
 
-	mu     sync.Mutex                            // of whoever adds to series
-	series atomic.Pointer[map[string]poolSeries] // by pool; replaced, never modified
+	upstream *upstream
+	outcomes table[decided, prometheus.Counter]
+	pools    table[string, poolSeries]
+	endings  table[ended, prometheus.Observer]
+	messages table[string, prometheus.Counter]
 
-	requests *prometheus.CounterVec
-	wait     *prometheus.HistogramVec
 	decision prometheus.Histogram
-	ttft     *prometheus.HistogramVec
-	duration *prometheus.HistogramVec
-	tokens   *prometheus.CounterVec
-	messages *prometheus.CounterVec
-	scrapes  *prometheus.CounterVec
+	scrapes  [telemetry.NumOutcomes]prometheus.Counter
 	scrape   prometheus.Histogram
 	bytes    prometheus.Counter
 	rejected prometheus.Counter
@@ -54,14 +50,31 @@ var (
 	coarse = []float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600}
 )
 
-// NewMetrics returns metrics on a registry of their own, with those of process and runtime. The first of each kind of
-// reason goes to log, and further ones once a minute with their number. A nil log discards.
-func NewMetrics(log *slog.Logger) *Metrics {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
+// MetricsOptions are the parameters of Metrics. Zero takes the default.
+type MetricsOptions struct {
+	// Log hears the first of each kind of reason, and further ones once a minute with their number; nil discards.
+	Log *slog.Logger
+	// Models are the models and aliases of the configuration, each with its pool: they keep their labels in any flood. A
+	// reload adds to them with Configured.
+	Models map[string]string
+	// LabelSets bounds the series of labels that clients choose: models and tenants; DefaultLabelSets.
+	LabelSets int
+	// Legacy prints llm-d's metrics under their older names too.
+	Legacy bool
+	// Version and Commit are what was built.
+	Version, Commit string
+}
+
+// NewMetrics returns metrics on a registry of their own, with those of process and runtime.
+func NewMetrics(o MetricsOptions) *Metrics {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
-	m := &Metrics{registry: prometheus.NewRegistry(), log: log}
-	m.series.Store(&map[string]poolSeries{})
+	if o.LabelSets == 0 {
+		o.LabelSets = DefaultLabelSets
+	}
+	m := &Metrics{registry: prometheus.NewRegistry(), log: o.Log, legacy: o.Legacy}
+	m.upstream = newUpstream(m.registry, &o)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_" + name, Help: help}, labels)
 		m.registry.MustRegister(v)
@@ -73,13 +86,13 @@ func NewMetrics(log *slog.Logger) *Metrics {
 		return v
 	}
 	m.countReasons()
-	m.requests = counter("requests_total", "Requests that were decided; outcome is forwarded, answered (by us, as a list of models) or the code of the refusal.", "pool", "api", "outcome")
-	m.wait = histogram("decision_wait_seconds", "From a request's headers to its decision: reading the body, holds and the queue included. Requests that had no pool yet are left out.", fine, "pool")
+	requests := counter("requests_total", "Requests that were decided; outcome is forwarded, answered (by us, as a list of models) or the code of the refusal.", "pool", "api", "outcome")
+	wait := histogram("decision_wait_seconds", "From a request's headers to its decision: reading the body, holds and the queue included. Requests that had no pool yet are left out.", fine, "pool")
 	m.decision = histogram("decision_duration_seconds", "Time that the calls of an exchange took until it forwarded or refused, without waiting for bytes or capacity.", fine).WithLabelValues().(prometheus.Histogram)
-	m.ttft = histogram("ttft_seconds", "From a request's headers to the headers of its answer.", coarse, "pool")
-	m.duration = histogram("request_duration_seconds", "From a request's headers to the end of its answer.", coarse, "pool", "ending")
-	m.tokens = counter("tokens_total", "Tokens that engines reported of answers we saw; kind is prompt, cached or completion.", "pool", "kind")
-	m.messages = counter("ext_proc_messages_total", "Messages that gateways sent, by kind.", "kind")
+	ttft := histogram("ttft_seconds", "From a request's headers to the headers of its answer.", coarse, "pool")
+	duration := histogram("request_duration_seconds", "From a request's headers to the end of its answer.", coarse, "pool", "ending")
+	tokens := counter("tokens_total", "Tokens that engines reported of answers we saw; kind is prompt, cached or completion.", "pool", "kind")
+	messages := counter("ext_proc_messages_total", "Messages that gateways sent, by kind.", "kind")
 	m.reloads = counter("config_reloads_total", "Attempts to put a changed configuration in force; result is applied, unchanged (nothing was to do) or refused.", "result")
 	for _, r := range []Reload{Applied, Unchanged, Refused} {
 		m.reloads.WithLabelValues(string(r))
@@ -87,71 +100,87 @@ func NewMetrics(log *slog.Logger) *Metrics {
 	m.reloaded = prometheus.NewGauge(prometheus.GaugeOpts{Name: "fairlead_config_last_reload_success", Help: "1 if what was last read of the configuration is in force, 0 if it was refused and an older one is."})
 	m.reloaded.Set(1)
 	m.registry.MustRegister(m.reloaded)
-	m.scrapes = counter("scrapes_total", "Metrics pages asked for, by outcome: ok, or why there is no sample.", "outcome")
+	scrapes := counter("scrapes_total", "Metrics pages asked for, by outcome: ok, or why there is no sample.", "outcome")
 	m.scrape = histogram("scrape_duration_seconds", "Time of a metrics page.", coarse).WithLabelValues().(prometheus.Histogram)
 	m.bytes = counter("scrape_bytes_total", "Bytes of metrics pages that were read.").WithLabelValues()
 	m.rejected = counter("scrape_rejected_series_total", "Series of metrics pages that were out of their range and taken as unknown.").WithLabelValues()
+	for o := range telemetry.NumOutcomes {
+		m.scrapes[o] = scrapes.WithLabelValues(o.String())
+	}
+	m.outcomes.make = func(d decided) *prometheus.Counter {
+		c := requests.WithLabelValues(d.pool, d.api.String(), d.outcome)
+		return &c
+	}
+	m.pools.make = func(name string) *poolSeries {
+		return &poolSeries{
+			wait: wait.WithLabelValues(name), ttft: ttft.WithLabelValues(name),
+			prompt: tokens.WithLabelValues(name, "prompt"), cached: tokens.WithLabelValues(name, "cached"), completion: tokens.WithLabelValues(name, "completion"),
+		}
+	}
+	m.endings.make = func(e ended) *prometheus.Observer {
+		o := duration.WithLabelValues(e.pool, e.ending)
+		return &o
+	}
+	m.messages.make = func(kind string) *prometheus.Counter {
+		c := messages.WithLabelValues(kind)
+		return &c
+	}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-// poolSeries are the series of a pool that each request adds to, looked up once.
+// Configured tells the models and aliases of a configuration that was put in force, each with its pool. They keep their
+// labels, unless the bound of label sets was reached before.
+func (m *Metrics) Configured(models map[string]string) { m.upstream.configured(models) }
+
+// poolSeries are the series of a pool that each request adds to. Their number is bounded by that of the pools, whose names
+// come from configurations.
 type poolSeries struct {
-	wait, ttft, clean          prometheus.Observer
+	wait, ttft                 prometheus.Observer
 	prompt, cached, completion prometheus.Counter
 }
 
-// of returns the series of a pool. Their number is bounded by that of the pools, whose names come from configurations.
-func (m *Metrics) of(poolName string) poolSeries {
-	known := *m.series.Load()
-	if s, ok := known[poolName]; ok {
-		return s
+// decided are the labels of a decision, and ended those of an end.
+type (
+	decided struct {
+		pool    string
+		api     openai.API
+		outcome string
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := poolSeries{
-		wait: m.wait.WithLabelValues(poolName), ttft: m.ttft.WithLabelValues(poolName), clean: m.duration.WithLabelValues(poolName, "clean"),
-		prompt: m.tokens.WithLabelValues(poolName, "prompt"), cached: m.tokens.WithLabelValues(poolName, "cached"),
-		completion: m.tokens.WithLabelValues(poolName, "completion"),
-	}
-	next := maps.Clone(*m.series.Load())
-	next[poolName] = s
-	m.series.Store(&next)
-	return s
-}
+	ended struct{ pool, ending string }
+)
 
 // Decided counts a decision.
 func (m *Metrics) Decided(of exchange.Metered, refused reason.ID, wait pool.Instant) {
-	poolName, outcome := of.Target.Pool, ""
+	d := decided{of.Target.Pool, of.API, "forwarded"}
 	switch {
 	case refused != 0:
-		outcome = refused.String()
-	case poolName == "":
-		outcome = "answered"
-	default:
-		outcome = "forwarded"
+		d.outcome = refused.String()
+	case d.pool == "":
+		d.outcome = "answered"
 	}
-	m.requests.WithLabelValues(poolName, of.API.String(), outcome).Inc()
-	if poolName != "" { // refused or answered before it had a pool
-		m.of(poolName).wait.Observe(time.Duration(wait).Seconds())
+	(*m.outcomes.of(d)).Inc()
+	if d.pool != "" { // refused or answered before it had a pool
+		m.pools.of(d.pool).wait.Observe(time.Duration(wait).Seconds())
 	}
+	m.upstream.decided(&of, refused, wait)
 }
 
 // Settled counts an end.
 func (m *Metrics) Settled(of exchange.Metered, o plugins.Outcome) {
-	poolName := of.Target.Pool
-	s := m.of(poolName)
+	s := m.pools.of(of.Target.Pool)
 	if o.TTFT >= 0 {
 		s.ttft.Observe(o.TTFT.Seconds())
 	}
-	if o.EndingCode == "" {
-		s.clean.Observe(o.Total.Seconds())
-	} else {
-		m.duration.WithLabelValues(poolName, o.EndingCode).Observe(o.Total.Seconds())
+	ending := o.EndingCode
+	if ending == "" {
+		ending = "clean"
 	}
+	(*m.endings.of(ended{of.Target.Pool, ending})).Observe(o.Total.Seconds())
 	add(s.prompt, o.Prompt)
 	add(s.cached, o.Cached)
 	add(s.completion, o.Out)
+	m.upstream.settled(&of, &o)
 }
 
 // add adds n tokens, if somebody said how many.
@@ -162,10 +191,13 @@ func add(to prometheus.Counter, n int64) {
 }
 
 // ObserveDecision takes the time that an adapter's calls of an exchange took until its decision.
-func (m *Metrics) ObserveDecision(d time.Duration) { m.decision.Observe(d.Seconds()) }
+func (m *Metrics) ObserveDecision(d time.Duration) {
+	m.decision.Observe(d.Seconds())
+	observe(&m.upstream.decision, d.Seconds())
+}
 
 // Received counts a message of a gateway.
-func (m *Metrics) Received(kind string) { m.messages.WithLabelValues(kind).Inc() }
+func (m *Metrics) Received(kind string) { (*m.messages.of(kind)).Inc() }
 
 // Reload is what came of an attempt to put a changed configuration in force.
 type Reload string
@@ -189,7 +221,8 @@ func (m *Metrics) Reloaded(r Reload) {
 
 // Scraped counts a metrics page.
 func (m *Metrics) Scraped(s telemetry.Scrape) {
-	m.scrapes.WithLabelValues(s.Outcome.String()).Inc()
+	m.upstream.scraped(&s)
+	m.scrapes[s.Outcome].Inc()
 	m.scrape.Observe(s.Took.Seconds())
 	m.bytes.Add(float64(s.Bytes))
 	m.rejected.Add(float64(s.Rejected))
