@@ -110,7 +110,7 @@ func (x *Exchange) servedAddress(served netip.AddrPort) string {
 // attribute compares who served with the pick, and moves the booking to who really did.
 func (x *Exchange) attribute(now pool.Instant, served netip.AddrPort) {
 	first := &x.legs[0]
-	x.r.Served = first.refs[x.tried]
+	x.r.Served, x.r.ServedAt = first.refs[x.tried], served
 	if !served.IsValid() {
 		x.note(reason.ServedUnknown, "")
 		return

@@ -9,6 +9,9 @@ func (b Bits) Has(i int) bool { return b[i/64]&(1<<(i%64)) != 0 }
 // Clear takes i out of the set.
 func (b Bits) Clear(i int) { b[i/64] &^= 1 << (i % 64) }
 
+// Add puts i into the set.
+func (b Bits) Add(i int) { b[i/64] |= 1 << (i % 64) }
+
 // fill makes b the set of all indexes below n, reusing its memory.
 func (b Bits) fill(n int) Bits {
 	words := (n + 63) / 64

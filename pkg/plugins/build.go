@@ -95,7 +95,7 @@ func Needs[H handle[H]](b *Builder, f Fact[H]) H {
 func Uses[H handle[H]](b *Builder, f Fact[H]) (h H, provided bool) {
 	slot := declare(b, f)
 	b.it.uses = append(b.it.uses, slot)
-	if b.built.facts[slot].provided() {
+	if b.built.facts[slot].provided() || b.built.factsGiven() {
 		b.it.needs = append(b.it.needs, slot)
 		return f.handleAt(slot), true
 	}
@@ -259,6 +259,10 @@ func Build(spec Spec, entries []Entry, ports ...any) (*Built, error) {
 // no plugin meets is then no error.
 type FactsGiven struct{}
 
+func (b *Built) factsGiven() bool {
+	return slices.ContainsFunc(b.ports, func(p any) bool { _, given := p.(FactsGiven); return given })
+}
+
 type unmet struct{ fact, by string }
 
 // assemble constructs and provisions all plugins once: those that provide facts first, so that Uses tells the truth.
@@ -273,21 +277,24 @@ func assemble(spec Spec, specs []PluginSpec, given int, ports []any) (*Built, []
 		}
 		b.instances = append(b.instances, &instance{name: p.Name, typ: p.Type, value: v, added: i >= given, index: i + 1})
 	}
-	provision := func(it *instance) {
+	provision := func(it *instance, told bool) {
+		it.needs, it.uses, it.provides, it.clash, it.warnings = nil, nil, nil, nil, nil
 		if p, ok := it.value.(Provisioner); ok {
-			if err := errors.Join(p.Provision(&Builder{Name: it.name, Pools: spec.Pools, built: b, it: it}), it.clash); err != nil {
+			if err := errors.Join(p.Provision(&Builder{Name: it.name, Pools: spec.Pools, built: b, it: it}), it.clash); err != nil && told {
 				errs = append(errs, &BuildError{it.name, err})
 			}
 		}
 	}
-	for _, it := range b.instances {
-		if it.makesFacts() {
-			provision(it)
+	for _, told := range [2]bool{false, true} { // twice, so that who makes facts knows of those that follow
+		for _, it := range b.instances {
+			if it.makesFacts() {
+				provision(it, told)
+			}
 		}
 	}
 	for _, it := range b.instances {
 		if !it.makesFacts() {
-			provision(it)
+			provision(it, true)
 		}
 	}
 	own := &instance{name: "framework"}
@@ -297,7 +304,7 @@ func assemble(spec Spec, specs []PluginSpec, given int, ports []any) (*Built, []
 	if len(errs) > 0 {
 		return nil, nil, errors.Join(errs...)
 	}
-	if slices.ContainsFunc(ports, func(p any) bool { _, given := p.(FactsGiven); return given }) {
+	if b.factsGiven() {
 		return b, nil, nil
 	}
 	var missing []unmet
@@ -375,9 +382,6 @@ func (b *Built) plan() error {
 		}
 		b.Plans = append(b.Plans, p)
 		b.Reads = max(b.Reads, p.reads)
-		if len(p.describers) > 0 {
-			b.Reads = ReadsBody
-		}
 	}
 	for _, it := range b.instances {
 		if h, ok := it.value.(ResponseHook); ok {

@@ -34,7 +34,10 @@ var (
 	RequestedModel = Fact[RequestValue[string]]{Name: "requested-model", Unit: "", Source: "request body", request: fillRequestedModel, reads: ReadsModel}
 
 	// SessionID is a hash of what names the client's session, 0 without one. The name itself, which may be a secret, is no fact.
-	SessionID = Fact[RequestValue[uint64]]{Name: "session-id", Unit: "hash", Source: "session-id-producer or agent-identity"}
+	SessionID = Fact[RequestValue[uint64]]{Name: "session-id", Unit: "hash", Source: "session-id-producer"}
+
+	// AgentID is the session id of a coding agent, as its headers give it; empty without one.
+	AgentID = Fact[RequestValue[string]]{Name: "agent-id", Unit: "", Source: "agent-identity"}
 
 	// SteeredTo are the endpoints that a test names by its header test-epp-endpoint-selection, as sent.
 	SteeredTo = Fact[RequestValue[[]string]]{Name: "steered-to", Unit: "address, with or without port", Source: "request headers", request: fillSteeredTo}

@@ -158,6 +158,7 @@ func (p *Plan) needed(member map[*instance]bool) {
 		}
 		if _, ok := it.value.(Describer); ok {
 			p.describers = append(p.describers, it)
+			p.reads = max(p.reads, describerReads(it.value))
 		}
 		if _, ok := it.value.(Producer); ok {
 			p.producers = append(p.producers, it)
@@ -214,6 +215,14 @@ func (p *Plan) hooks(member map[*instance]bool) {
 			p.answers = append(p.answers, it)
 		}
 	}
+}
+
+// describerReads is the whole body, unless a describer says that it needs less.
+func describerReads(d any) Reads {
+	if r, ok := d.(BodyReader); ok {
+		return r.Reads()
+	}
+	return ReadsBody
 }
 
 // FactNames returns the names of the facts that the plugins of the pool's profiles read, sorted.

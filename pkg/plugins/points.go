@@ -36,7 +36,7 @@ const (
 )
 
 // BodyReader is implemented by a stage that needs less or more of the body than its phase suggests: without it a stage at
-// headers reads headers, one at resolve the model, later ones the whole body.
+// headers reads headers, one at resolve the model, later ones the whole body. A describer without it reads the whole body.
 type BodyReader interface{ Reads() Reads }
 
 // Stage runs before scheduling, by phase and then in the order of the configuration. Enter is called again after each
@@ -136,7 +136,7 @@ type Settler interface{ Settle(r *Request, o Outcome) }
 // Provisioner is called once per configuration, after strict decoding and bounds, before the first request. It takes
 // handles of facts and ports, refuses parameters that are wrong only together, and warns of those that have no effect
 // ([Builder.Warn]). It has no side effects: a configuration is provisioned again when producers are added, and when it is
-// only checked.
+// only checked. Plugins that make facts are provisioned twice in a row, the first time without knowing of those that follow.
 type Provisioner interface{ Provision(b *Builder) error }
 
 // Heir is implemented by a plugin whose state is worth keeping when the configuration is replaced, such as an index. Inherit

@@ -1,6 +1,8 @@
 package plugins
 
 import (
+	"net/netip"
+
 	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/pool"
 )
@@ -42,7 +44,8 @@ type Request struct {
 	Snapshot *pool.Snapshot
 
 	// Respond.
-	Served pool.Ref // who answers; zero Incarnation before
+	Served   pool.Ref       // who answers; zero Incarnation before
+	ServedAt netip.AddrPort // what the transport says of that; invalid where it says nothing
 
 	values []cell
 	wake   func()

@@ -44,9 +44,13 @@ func scalar(text string) Scalar {
 
 // Locality is where an endpoint runs, from the narrowest to the widest; empty is not known.
 type Locality struct {
-	Host   string `json:"host,omitempty"`
-	Rack   string `json:"rack,omitempty"`
-	Zone   string `json:"zone,omitempty"`
+	// Host is the machine.
+	Host string `json:"host,omitempty"`
+	// Rack is the cabinet, or whatever else shares one switch.
+	Rack string `json:"rack,omitempty"`
+	// Zone is the part of a region that fails on its own.
+	Zone string `json:"zone,omitempty"`
+	// Region is the place of a cloud.
 	Region string `json:"region,omitempty"`
 }
 

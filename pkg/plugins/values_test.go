@@ -2,6 +2,7 @@ package plugins_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -241,5 +242,46 @@ func TestProducersRunAfterThoseTheyNeed(t *testing.T) {
 	newWorld(t, built, 1).mustDecide(t)
 	if p.got != 14 {
 		t.Errorf("got %d, want 14: the second producer ran before the first", p.got)
+	}
+}
+
+// peers runs two profiles and keeps whom each saw as its peer.
+type peers struct{ seen []string }
+
+func (p *peers) Handle(c *plugins.Cycle) ([]plugins.Leg, *reason.Refusal) {
+	look := func() {
+		name := "nobody"
+		if id, ok := c.Peer(); ok {
+			name = c.Snapshot.Slots[id].Name
+		}
+		p.seen = append(p.seen, name)
+	}
+	look()
+	first := c.Run("decode")
+	look()
+	second := c.Run("prefill")
+	look()
+	return append(c.Legs(), plugins.Leg{Profile: "decode", Result: first}, plugins.Leg{Profile: "prefill", Result: second}), nil
+}
+
+func TestALaterProfileKnowsWhomTheFirstChose(t *testing.T) {
+	p := &peers{}
+	spec := builtin([]string{"max-score-picker"}, []float64{0})
+	spec.Plugins = append(spec.Plugins, plugins.PluginSpec{Name: "peers", Type: "peers", Construct: func() (any, error) { return p, nil }})
+	refs := spec.Profiles[0].Plugins
+	spec.Profiles = []plugins.ProfileSpec{{Name: "decode", Plugins: refs}, {Name: "prefill", Plugins: refs}}
+	spec.Pools[0].Profiles, spec.Pools[0].Handler = []string{"decode", "prefill"}, "peers"
+	built, err := plugins.Build(spec, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, built, 4)
+	for range 2 {
+		legs := w.mustDecide(t)
+		chosen := w.pool.Snapshot().Slots[legs[0].Endpoints[0]].Name
+		if want := []string{"nobody", chosen, chosen}; !slices.Equal(p.seen, want) {
+			t.Errorf("got %v, want %v", p.seen, want)
+		}
+		p.seen = nil
 	}
 }

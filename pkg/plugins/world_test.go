@@ -51,9 +51,9 @@ func members(n int) []pool.Endpoint {
 // decide runs one decision for the request with this number, as far as the booking.
 func (w *world) decide() ([]plugins.Leg, *reason.Refusal) {
 	r := &w.request
-	number, body := r.Number, r.Body
+	number, body, headers := r.Number, r.Body, r.Headers
 	r.Prepare(w.built, nil)
-	r.Number, r.Body, r.Now, r.API, r.PoolIndex = number, body, w.now, openai.ChatCompletions, 0
+	r.Number, r.Body, r.Headers, r.Now, r.API, r.PoolIndex = number, body, headers, w.now, openai.ChatCompletions, 0
 	if no := w.built.Plans[0].Describe(w.notes, r); no != nil {
 		return nil, no
 	}
