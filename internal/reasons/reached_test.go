@@ -99,10 +99,16 @@ func ways() map[reason.ID]reached {
 		reason.ForbiddenHeader:   refused(reason.ForbiddenHeader, byChance, nil, "POST", chat, hello, "do", "forbid"),
 		reason.UnsupportedMethod: refused(reason.UnsupportedMethod, byChance, nil, "CONNECT", "models:443", ""),
 		reason.AllFiltered:       refused(reason.AllFiltered, byChance+"- {type: label-selector-filter, parameters: {matchLabels: {gpu: none}}}\n", nil, "POST", chat, hello),
-		reason.QueueFull:         refused(reason.QueueFull, byChance, nil, "POST", chat, hello, "do", "fill"),
-		reason.QueueTimeout:      late(reason.QueueTimeout, "queue"),
-		reason.LookupTimeout:     late(reason.LookupTimeout, "look up"),
-		reason.PluginPanic:       refused(reason.PluginPanic, byChance, nil, "POST", chat, hello, "do", "panic"),
+		reason.ProfileNotFound: refused(reason.ProfileNotFound, head+`- {type: header-profile-handler, parameters: {defaultProfile: fast}}
+- type: random-picker
+schedulingProfiles:
+- {name: fast, plugins: [{pluginRef: random-picker}]}
+- {name: slow, plugins: [{pluginRef: random-picker}]}
+`, nil, "POST", chat, hello, "epp-profile", "other"),
+		reason.QueueFull:     refused(reason.QueueFull, byChance, nil, "POST", chat, hello, "do", "fill"),
+		reason.QueueTimeout:  late(reason.QueueTimeout, "queue"),
+		reason.LookupTimeout: late(reason.LookupTimeout, "look up"),
+		reason.PluginPanic:   refused(reason.PluginPanic, byChance, nil, "POST", chat, hello, "do", "panic"),
 		reason.NoEndpoint: func(t *testing.T) *heard {
 			w := newWorld(t, byChance, nil)
 			w.pools[0].Update(w.now, nil)

@@ -2,13 +2,16 @@
 package catalog
 
 import (
+	"github.com/fairlead/fairlead/pkg/conformance"
 	"github.com/fairlead/fairlead/pkg/filters"
 	"github.com/fairlead/fairlead/pkg/kvindex"
 	"github.com/fairlead/fairlead/pkg/models"
 	"github.com/fairlead/fairlead/pkg/pickers"
 	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/producers"
 	"github.com/fairlead/fairlead/pkg/profiles"
 	"github.com/fairlead/fairlead/pkg/scorers"
+	"github.com/fairlead/fairlead/pkg/sessions"
 )
 
 // Builtin returns the plugins that are built in, grouped by extension point in the order in which a request meets them.
@@ -19,16 +22,45 @@ func Builtin() []plugins.Entry {
 		plugins.Plugin("approx-prefix-cache-producer", kvindex.NewProducer).Default(
 			plugins.BlockHashes.Name, plugins.PromptBlocks.Name, plugins.CachedTokens.Name, plugins.CachedBlocks.Name),
 
+		plugins.Plugin("session-id-producer", sessions.NewIDProducer),
+		plugins.Plugin("agent-identity", sessions.NewAgent).Default(plugins.AgentID.Name),
+		plugins.Plugin("inflight-load-producer", producers.NewInFlightLoad),
+		plugins.Plugin("topology-extractor", producers.NewTopology).Default(plugins.Localities.Name),
+
 		plugins.Plugin("single-profile-handler", profiles.NewSingle),
+		plugins.Plugin("header-profile-handler", profiles.NewHeader),
 
 		plugins.Plugin("label-selector-filter", filters.NewLabelSelector).As("by-label-selector"),
+		plugins.Plugin("decode-filter", filters.NewDecode),
+		plugins.Plugin("prefill-filter", filters.NewPrefill),
+		plugins.Plugin("encode-filter", filters.NewEncode),
+		plugins.Plugin("utilization-filter", filters.NewUtilization),
+		plugins.Plugin("endpoint-attribute-filter", filters.NewEndpointAttribute),
+		plugins.Plugin("topology-affinity-filter", filters.NewTopologyAffinity),
+		plugins.Plugin("prefix-cache-affinity-filter", filters.NewPrefixCacheAffinity),
+		plugins.Plugin("session-affinity-filter", sessions.NewFilter),
+		plugins.Plugin("header-based-testing-filter", conformance.NewSteering),
 
 		plugins.Plugin("queue-scorer", scorers.NewQueueDepth),
 		plugins.Plugin("queue-headroom-scorer", scorers.NewQueue),
+		plugins.Plugin("running-requests-size-scorer", scorers.NewRunningRequests),
+		plugins.Plugin("load-aware-scorer", scorers.NewLoadAware),
+		plugins.Plugin("active-request-scorer", scorers.NewActiveRequest),
+		plugins.Plugin("token-load-scorer", scorers.NewTokenLoad),
 		plugins.Plugin("kv-cache-utilization-scorer", scorers.NewKVUtilization),
 		plugins.Plugin("prefix-cache-scorer", scorers.NewPrefixCache),
+		plugins.Plugin("no-hit-lru-scorer", scorers.NewNoHitLRU),
+		plugins.Plugin("lora-affinity-scorer", scorers.NewLoRAAffinity),
+		plugins.Plugin("context-length-aware", scorers.NewContextLength),
+		plugins.Plugin("session-affinity-scorer", sessions.NewScorer),
+		plugins.Plugin("topology-affinity-scorer", scorers.NewTopologyAffinity),
+		plugins.Plugin("header-label-affinity-scorer", scorers.NewHeaderLabel),
+		plugins.Plugin("endpoint-attribute-scorer", scorers.NewEndpointAttribute),
 
 		plugins.Plugin("max-score-picker", pickers.NewMaxScore),
 		plugins.Plugin("random-picker", pickers.NewRandom),
+		plugins.Plugin("weighted-random-picker", pickers.NewWeightedRandom),
+
+		plugins.Plugin("destination-endpoint-served-verifier", conformance.NewServed),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/fairlead/fairlead/pkg/catalog"
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/scorers"
+	"github.com/fairlead/fairlead/pkg/sessions"
 )
 
 func TestEveryEntryServesAnExtensionPoint(t *testing.T) {
@@ -20,7 +21,7 @@ func TestEveryEntryServesAnExtensionPoint(t *testing.T) {
 		}
 		switch e.New().(type) {
 		case plugins.Stage, plugins.Describer, plugins.Producer, plugins.Filter, plugins.Scorer, plugins.Picker, plugins.ProfileHandler,
-			plugins.RequestHook, plugins.ResponseHook, plugins.Settler:
+			plugins.RequestHook, plugins.ResponseHook, plugins.AnswerHook, plugins.Settler:
 		default:
 			t.Errorf("%s serves no extension point", e.Type)
 		}
@@ -32,13 +33,24 @@ func TestEveryEntryServesAnExtensionPoint(t *testing.T) {
 
 // A default producer must provide what the catalogue says that it does, or a configuration that relies on it fails late.
 func TestDefaultProducersProvide(t *testing.T) {
+	asks := map[string]func() (any, error){ // somebody who needs it
+		"approx-prefix-cache-producer": func() (any, error) { return scorers.NewPrefixCache(), nil },
+		"topology-extractor":           func() (any, error) { return scorers.NewTopologyAffinity(), nil },
+		"agent-identity": func() (any, error) {
+			s := sessions.NewScorer()
+			s.Strategy, s.SessionIDConfig.Sources = "session_id", []sessions.IDSource{{Attribute: "agent-identity"}}
+			return s, nil
+		},
+	}
 	for _, e := range catalog.Builtin() {
 		if len(e.MakesByDefault) == 0 {
 			continue
 		}
-		b, err := plugins.Build(plugins.Spec{Plugins: []plugins.PluginSpec{
-			{Name: "prefix", Type: "prefix-cache-scorer", Construct: func() (any, error) { return scorers.NewPrefixCache(), nil }},
-		}}, catalog.Builtin())
+		if asks[e.Type] == nil {
+			t.Errorf("nobody asks for %s", e.Type)
+			continue
+		}
+		b, err := plugins.Build(plugins.Spec{Plugins: []plugins.PluginSpec{{Name: "asks", Type: "asks", Construct: asks[e.Type]}}}, catalog.Builtin())
 		if err != nil {
 			t.Fatal(err)
 		}

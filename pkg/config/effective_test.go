@@ -171,13 +171,24 @@ func TestBuildProblemsAreGivenTheirPlace(t *testing.T) {
 
 // Every built-in plugin's parameters can be described, and its defaults hold its own bounds.
 func TestBuiltinDefaultsHoldTheirBounds(t *testing.T) {
+	given := map[string]string{ // what must be given
+		"session-id-producer":          "{cookieName: session}",
+		"utilization-filter":           "{conditions: [{metric: waiting-queue, maxValue: 64}]}",
+		"endpoint-attribute-filter":    "{attribute: a, algorithm: {type: threshold, threshold: {operator: LessThan, value: 1}}}",
+		"endpoint-attribute-scorer":    "{attributeKey: a, algorithm: {type: linear_lower_is_better}}",
+		"header-label-affinity-scorer": "{headerName: x-tenant, labelKey: tenant}",
+	}
 	for _, e := range catalog.Builtin() {
 		for _, p := range plugins.Params(e.New()) {
 			if err := p.Check(); err != nil && !p.Required {
 				t.Errorf("%s: %v", e.Type, err)
 			}
 		}
-		file, problems := config.Load([]byte(head+"plugins: [{type: "+e.Type+"}]\n"), e.Type, catalog.Builtin())
+		parameters := "{}"
+		if p, ok := given[e.Type]; ok {
+			parameters = p
+		}
+		file, problems := config.Load([]byte(head+"plugins: [{type: "+e.Type+", parameters: "+parameters+"}]\n"), e.Type, catalog.Builtin())
 		if file == nil {
 			t.Error(problems)
 			continue

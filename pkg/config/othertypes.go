@@ -35,7 +35,7 @@ const (
 	doLatency  = "remove it: latencies are not predicted here"
 	doDisagg   = "remove it and use one profile: prefill and decode are not split here"
 	doSession  = "remove it: sessions are not tracked here; prefix-cache-scorer keeps a conversation where its prefix is cached"
-	doAttrs    = "remove it: attributes come from metrics pages alone, by customMetrics of core-metrics-extractor"
+	doAttrs    = "remove it: attributes come from metrics pages, by customMetrics of core-metrics-extractor, from annotations and from labels"
 	doClusters = "remove it: there is one cluster here"
 	doFiles    = "remove it and name the endpoint file with --endpoints"
 )

@@ -137,7 +137,7 @@ schedulingProfiles:
   plugins: [{pluginRef: prefill-filter}, {pluginRef: prefix-cache-scorer, weight: 2}, {pluginRef: queue-scorer}, {pluginRef: max-score-picker}]
 - name: decode
   plugins: [{pluginRef: decode-filter}, {pluginRef: prefix-cache-scorer, weight: 2}, {pluginRef: queue-scorer}, {pluginRef: max-score-picker}]
-`, `"prefill-filter"`, `"decode-filter"`, `"disagg-profile-handler"`, `"prefix-based-pd-decider"`, "prefill and decode are not split")
+`, `"disagg-profile-handler"`, `"prefix-based-pd-decider"`, "prefill and decode are not split")
 	refused(`apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 featureGates: [flowControl]
@@ -162,5 +162,5 @@ plugins:
 schedulingProfiles:
 - name: default
   plugins: [{pluginRef: prefix-cache-scorer, weight: 2}, {pluginRef: active-request-scorer, weight: 4}, {pluginRef: no-hit-lru-scorer, weight: 2}]
-`, `parameter "vllm"`, `"precise-prefix-cache-producer"`, `"active-request-scorer"`, `"no-hit-lru-scorer"`, "approx-prefix-cache-producer")
+`, `parameter "vllm"`, `"precise-prefix-cache-producer"`, "approx-prefix-cache-producer")
 }

@@ -57,6 +57,7 @@ const (
 	MalformedBody
 	AmbiguousPath
 	BodySealed
+	ProfileNotFound
 )
 
 var table = [...]Row{
@@ -187,4 +188,7 @@ var table = [...]Row{
 	BodySealed: {Code: "body_sealed", Status: 400,
 		Means:  "the model has another name at the model server, and cannot be replaced in a body that is compressed or framed",
 		Remedy: "send the body uncompressed, or ask by the name that the model server knows"},
+	ProfileNotFound: {Code: "profile_not_found", Status: 400,
+		Means:  "the request's header names a profile that its pool does not have",
+		Remedy: "send the name of one of the pool's profiles, or leave the header out; the detail lists them"},
 }

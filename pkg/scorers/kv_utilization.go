@@ -25,24 +25,11 @@ func (k *KVUtilization) Provision(b *plugins.Builder) error {
 // Score writes one score per candidate into out.
 func (k *KVUtilization) Score(c *plugins.Cycle, out []float64) {
 	usage := k.usage.Of(c)
-	sum, known := 0.0, 0
 	for i, id := range c.Candidates {
+		out[i] = unknown
 		if u := usage[id]; u != plugins.Unknown {
 			out[i] = 1 - u
-			sum += out[i]
-			known++
 		}
 	}
-	if known == len(c.Candidates) {
-		return
-	}
-	mean := 0.5
-	if known > 0 {
-		mean = sum / float64(known)
-	}
-	for i, id := range c.Candidates {
-		if usage[id] == plugins.Unknown {
-			out[i] = mean
-		}
-	}
+	neutral(out)
 }

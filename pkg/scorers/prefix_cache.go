@@ -1,10 +1,6 @@
 package scorers
 
-import (
-	"fmt"
-
-	"github.com/fairlead/fairlead/pkg/plugins"
-)
+import "github.com/fairlead/fairlead/pkg/plugins"
 
 // PrefixCache prefers endpoints that are believed to hold the beginning of the prompt in their KV cache.
 //
@@ -40,11 +36,7 @@ func (p *PrefixCache) Provision(b *plugins.Builder) error {
 	p.tokens = plugins.Needs(b, plugins.CachedTokens)
 	p.blocks = plugins.Needs(b, plugins.CachedBlocks)
 	p.total = plugins.Needs(b, plugins.PromptBlocks)
-	want := p.PrefixMatchInfoProducerName
-	if name, typ, ok := plugins.Provider(b, plugins.CachedBlocks); ok && want != "" && want != name && want != typ {
-		return fmt.Errorf("prefixMatchInfoProducerName is %q, but the prefix producer of this configuration is %q (%s); name that one or leave the parameter out", want, name, typ)
-	}
-	return nil
+	return plugins.CheckProducer(b, plugins.CachedBlocks, "prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName)
 }
 
 // Score writes one score per candidate into out.

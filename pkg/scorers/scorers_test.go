@@ -84,7 +84,7 @@ func TestPrefixCacheNamesItsProducer(t *testing.T) {
 		{"no name takes the one there is", "", ""},
 		{"its type", "some-producer", ""},
 		{"its name", "mine", ""},
-		{"another name is refused with what to write", "other", `plugin "prefix": prefixMatchInfoProducerName is "other", but the prefix producer of this configuration is "mine" (some-producer); name that one or leave the parameter out`},
+		{"another name is refused with what to write", "other", `plugin "prefix": prefixMatchInfoProducerName is "other", but "cached-blocks" of this configuration is made by "mine" (some-producer); name that one or leave the parameter out`},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			_, err := plugins.Build(plugins.Spec{Plugins: []plugins.PluginSpec{
