@@ -58,11 +58,9 @@ func NewNoHitLRU() *NoHitLRU { return &NoHitLRU{LRUSize: 1024} }
 // Provision says what is read and made: the instance's own memory is a fact, so that a decision can be made again.
 func (l *NoHitLRU) Provision(b *plugins.Builder) error {
 	l.blocks = plugins.Needs(b, plugins.CachedBlocks)
-	cold := plugins.Fact[plugins.RequestValue[bool]]{Name: "cold." + b.Name, Source: b.Name}
-	used := plugins.Fact[plugins.EndpointValues[int64]]{Name: "last-cold-use." + b.Name, Unit: "ordinal", Source: b.Name}
-	plugins.Provides(b, cold)
-	plugins.Provides(b, used)
-	l.cold, l.used = plugins.Needs(b, cold), plugins.Needs(b, used)
+	plugins.Provides(b, plugins.ColdPrompt(b.Name))
+	plugins.Provides(b, plugins.LastColdUse(b.Name))
+	l.cold, l.used = plugins.Needs(b, plugins.ColdPrompt(b.Name)), plugins.Needs(b, plugins.LastColdUse(b.Name))
 	l.pools = make([]*lastUses, len(b.Pools))
 	for i := range l.pools {
 		l.pools[i] = new(lastUses)

@@ -34,13 +34,12 @@ type affinity struct {
 	// ProfileName is the profile whose choice counts as the session's endpoint. Empty: the one that serves the client.
 	ProfileName string `json:"profileName,omitempty"`
 
-	name    string
 	header  string   // lower-case, of the token
 	from    []origin // of the id, in order
 	session plugins.RequestValue[uint64]
 	agent   plugins.RequestValue[string]
 	pin     plugins.EndpointValues[bool]
-	chosen  plugins.RequestValue[choice]
+	chosen  plugins.RequestValue[plugins.SessionLeg]
 	tables  []*table // by pool; nil with tokens
 }
 
@@ -84,13 +83,6 @@ type origin struct {
 	session, byAgent bool
 }
 
-// choice is the endpoint that a leg of the request has; follows says that it is the client's leg, which another endpoint may
-// come to serve.
-type choice struct {
-	To      pool.Ref
-	Follows bool
-}
-
 func newAffinity() affinity {
 	return affinity{
 		Strategy:                    "encoded_endpoint_header",
@@ -101,11 +93,9 @@ func newAffinity() affinity {
 
 // Provision says what is read and made: the endpoint of a session is a fact, so that a decision can be made again.
 func (a *affinity) Provision(b *plugins.Builder) (err error) {
-	a.name = b.Name
-	pin := plugins.Fact[plugins.EndpointValues[bool]]{Name: "session-endpoint." + b.Name, Source: b.Name}
-	plugins.Provides(b, pin)
-	a.pin = plugins.Needs(b, pin)
-	a.chosen = plugins.Provides(b, plugins.Fact[plugins.RequestValue[choice]]{Name: "session-choice." + b.Name, Source: b.Name})
+	plugins.Provides(b, plugins.SessionEndpoint(b.Name))
+	a.pin = plugins.Needs(b, plugins.SessionEndpoint(b.Name))
+	a.chosen = plugins.Provides(b, plugins.SessionChoice(b.Name))
 	a.tables, a.from = nil, nil
 	if a.Strategy == "encoded_endpoint_header" {
 		a.header, err = plugins.AnyHeaderName("encodedEndpointHeaderConfig.header", a.EncodedEndpointHeaderConfig.Header)
@@ -202,12 +192,12 @@ func (a *affinity) Produce(c *plugins.Cycle) {
 
 // Commit notes which endpoint the request has, and remembers it for the session.
 func (a *affinity) Commit(r *plugins.Request, legs []plugins.Leg, _ *plugins.Outgoing) {
-	a.chosen.Set(r, choice{})
+	a.chosen.Set(r, plugins.SessionLeg{})
 	for i, leg := range legs {
 		if len(leg.Endpoints) == 0 || a.ProfileName != "" && leg.Profile != a.ProfileName {
 			continue
 		}
-		to := choice{r.Snapshot.Slots[leg.Endpoints[0]].Ref, i == 0}
+		to := plugins.SessionLeg{To: r.Snapshot.Slots[leg.Endpoints[0]].Ref, Follows: i == 0}
 		a.chosen.Set(r, to)
 		a.remember(r, to.To)
 		return
