@@ -44,6 +44,7 @@ type Scanner struct {
 
 	points   [][]point // by series
 	over     []bool    // more than maxLabelSets
+	wants    [][]byte  // memory for want
 	want     [][]byte  // raw values of the wanted labels of a line, parts of the page; nil where absent
 	count    int
 	rejected []Rejection
@@ -138,6 +139,11 @@ func (s *Scanner) begin() {
 	}
 	if s.points == nil {
 		s.points, s.over = make([][]point, len(s.table.series)), make([]bool, len(s.table.series))
+		for _, k := range s.table.lines {
+			if len(k.want) > len(s.wants) {
+				s.wants = make([][]byte, len(k.want))
+			}
+		}
 	}
 	for i := range s.points {
 		s.points[i], s.over[i] = s.points[i][:0], false
@@ -165,7 +171,8 @@ func (s *Scanner) line(line []byte) {
 	if !k.every {
 		s.count++
 	}
-	s.want = append(s.want[:0], make([][]byte, len(k.want))...)
+	s.want = s.wants[:len(k.want)]
+	clear(s.want)
 	set, rest, ok := labels(line[end:], k.want, s.want)
 	read := point{identity: set.identity, ranks: set.ranks, fault: unreadable, text: rest}
 	if ok {

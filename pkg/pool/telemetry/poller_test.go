@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -163,7 +164,7 @@ func TestPollerAsksEachEndpointAboutOnceAnInterval(t *testing.T) {
 	})
 }
 
-func TestPollerOneThatHangsDelaysNobody(t *testing.T) {
+func TestM07OneThatHangsDelaysNobodyForTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &served{answer: func(ctx context.Context, host string) (string, error) {
 			if host == "10.0.0.13:8000" {
@@ -177,15 +178,22 @@ func TestPollerOneThatHangsDelaysNobody(t *testing.T) {
 		p.Update(0, members(50))
 		clock := stopwatch()
 		start(t, Options{Pools: []*pool.Pool{p}, Clock: clock, Transport: e, Sink: &sink})
-		for range 600 {
+		goroutines := 0
+		for second := range 600 {
 			time.Sleep(time.Second)
 			synctest.Wait()
+			if second == 60 {
+				goroutines = runtime.NumGoroutine()
+			}
 			for id := range pool.ID(50) {
 				s := sample(p, id)
 				if state := s.State(clock(), 1200*time.Millisecond); id == 13 && state != pool.Never || id != 13 && state != pool.Fresh {
 					t.Fatalf("endpoint %d: %v", id, state)
 				}
 			}
+		}
+		if n := runtime.NumGoroutine(); n > goroutines+10 {
+			t.Errorf("%d goroutines became %d", goroutines, n)
 		}
 		if _, most := e.totals(); most > 51 { // all others answer at once; at the start they are asked together
 			t.Errorf("%d requests at the same time", most)
