@@ -80,7 +80,7 @@ func newManual(e plugins.Entry, entries []plugins.Entry, texts map[string]string
 	m.Parameters = describeParameters(params, texts, say)
 	m.Reads, m.Makes = e.Data()
 	if h, ok := v.(plugins.ResponseHook); ok {
-		m.Answers = partsName(h.Wants())
+		m.Answers = h.Wants().String()
 	}
 	for _, id := range reasons[plugins.TypeName(of)] {
 		row := id.Row()
@@ -266,6 +266,7 @@ func example(e plugins.Entry, v any, params []plugins.Param, entries []plugins.E
 		fmt.Fprintf(&b, "%s    %s: %s\n", indent, p.Name, value)
 		indent = ""
 	}
+	own := b.String()
 	ref := fmt.Sprintf("  - pluginRef: %s\n", e.Type)
 	profile := "schedulingProfiles:\n- name: default\n  plugins:\n"
 	_, scorer := v.(plugins.Scorer)
@@ -293,32 +294,24 @@ func example(e plugins.Entry, v any, params []plugins.Param, entries []plugins.E
 	default:
 		b.WriteString("- type: queue-scorer\n" + profile + "  - pluginRef: queue-scorer\n")
 	}
-	file, problems := config.Load([]byte(b.String()), "example", entries)
-	if file == nil || len(problems) > 0 {
-		return ""
+	texts := []string{b.String()}
+	if picker {
+		texts = append(texts, own+profile+ref) // one that looks at no score
 	}
-	if _, problems := file.Build(); len(problems) > 0 {
-		return ""
+	for _, text := range texts {
+		file, problems := config.Load([]byte(text), "example", entries)
+		if file == nil || len(problems) > 0 {
+			continue
+		}
+		if built, problems := file.Build(); built != nil && len(problems) == 0 {
+			return text
+		}
 	}
-	return b.String()
+	return ""
 }
 
 // comments parses doc comments as go/doc does.
 func comments(text string) *comment.Doc {
 	var p comment.Parser
 	return p.Parse(text)
-}
-
-// partsName lists parts of answers.
-func partsName(p plugins.Parts) string {
-	var names []string
-	for _, part := range [...]struct {
-		is   plugins.Parts
-		name string
-	}{{plugins.FirstByte, "the first byte"}, {plugins.Usage, "the usage"}, {plugins.Chunks, "every chunk"}, {plugins.Rewrite, "every chunk, to change it"}} {
-		if p&part.is != 0 {
-			names = append(names, part.name)
-		}
-	}
-	return strings.Join(names, ", ")
 }

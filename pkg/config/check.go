@@ -16,6 +16,13 @@ func (r *reader) check(d *document) {
 		used[p.handler] = true
 	}
 	r.checkStages(d)
+	for _, p := range d.profiles {
+		if !slices.ContainsFunc(d.pools, func(pool *poolDecl) bool {
+			return slices.ContainsFunc(pool.profiles, func(n named) bool { return n.name == p.name })
+		}) {
+			r.hintf(p.at, "remove it, or add it to a pool's profiles", "profile %q: no pool uses it", p.name)
+		}
+	}
 	for _, it := range d.plugins {
 		if used[it.name] || it.kind == nil || ordered(it) {
 			continue
@@ -32,6 +39,7 @@ func (r *reader) check(d *document) {
 func (r *reader) checkProfile(d *document, p *profileDecl, used map[string]bool) {
 	where := fmt.Sprintf("profile %q", p.name)
 	var picker, scorer *refDecl
+	weighs := false // a scorer has a weight above 0
 	seen := map[string]pos{}
 	complete := true
 	for i := range p.refs {
@@ -69,6 +77,7 @@ func (r *reader) checkProfile(d *document, p *profileDecl, used map[string]bool)
 		}
 		if isScorer(it) {
 			scorer = ref
+			weighs = weighs || ref.weightAt == (pos{}) || ref.weight > 0
 			if ref.weightAt != (pos{}) && ref.weight == 0 {
 				r.hintf(ref.weightAt, "remove the scorer from the profile", "%s: %q has weight 0 and no effect", where, ref.ref)
 			}
@@ -76,8 +85,17 @@ func (r *reader) checkProfile(d *document, p *profileDecl, used map[string]bool)
 			r.hintf(ref.weightAt, "remove it", "%s: the weight of %q has no effect: it is %s", where, ref.ref, role(it))
 		}
 	}
-	if scorer == nil && complete && picker != nil && d.plugin(picker.ref).kind.typ == defaultPicker {
+	if !complete || picker == nil {
+		return
+	}
+	switch blind := d.plugin(picker.ref).kind.typ == randomPicker; {
+	case scorer == nil && !blind:
 		r.hintf(p.at, "add a scorer, such as queue-scorer", "%s has no scorer: all endpoints are equally good, and one is drawn at random", where)
+	case scorer != nil && blind:
+		at := scorer.at
+		r.hintf(at, "use max-score-picker, or remove the scorers", "%s: its scorers have no effect: %q draws whatever the scores are", where, picker.ref)
+	case scorer != nil && !weighs:
+		r.hintf(p.at, "give a scorer a weight above 0", "%s: all its scorers have weight 0: one endpoint is drawn at random", where)
 	}
 }
 

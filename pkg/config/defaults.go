@@ -34,6 +34,7 @@ const (
 	defaultPool     = "default"
 	defaultHandler  = "single-profile-handler"
 	defaultPicker   = "max-score-picker"
+	randomPicker    = "random-picker" // the one that looks at no score
 	defaultResolver = "model-resolver"
 )
 

@@ -71,6 +71,7 @@ func (f *File) Build(ports ...any) (*plugins.Built, []Problem) {
 		for _, w := range built.Warnings() {
 			f.warn(r, w)
 		}
+		f.warnOfIdle(r, built.Layout())
 		return built, r.sorted()
 	}
 	for _, e := range flatten(err) {
@@ -107,6 +108,16 @@ func (f *File) warn(r *log, w plugins.Warning) {
 	}
 	message, suggestion, _ := strings.Cut(w.Message, "; ")
 	r.warnf(place, CodeNoEffect, suggestion, "plugin %q: %s", w.Plugin, message)
+}
+
+// warnOfIdle tells of producers that nobody reads; for other roles the text alone shows it.
+func (f *File) warnOfIdle(r *log, l plugins.Layout) {
+	for _, p := range l.Plugins {
+		decl := f.doc.plugin(p.Name)
+		if p.Idle && decl != nil && makesFacts(decl) && !isFilter(decl) && !isScorer(decl) && !isPicker(decl) && !isHandler(decl) {
+			r.warnf(decl.at, CodeNoEffect, "remove it, or add a plugin that reads what it makes", "plugin %q: nobody reads what it makes", p.Name)
+		}
+	}
 }
 
 // flatten returns the single errors that were joined, those joined inside a BuildError each under its plugin.

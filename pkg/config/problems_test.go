@@ -237,7 +237,15 @@ func TestProblemsOfProfiles(t *testing.T) {
 			`11:39: profile "a": plugins[0] (queue-scorer): weight is +Inf; write a finite number`,
 			`12:31: profile "a": plugins[1] (dice): weight is the text "2"; write a number, without quotes`}},
 		{"weight 0", with("- name: a\n  plugins:\n  - {pluginRef: queue-scorer, weight: 0}\n  - {pluginRef: max-score-picker}\n"), []string{
-			unused, `11:39: warning: profile "a": "queue-scorer" has weight 0 and no effect; remove the scorer from the profile`}},
+			unused, `9:9: warning: profile "a": all its scorers have weight 0: one endpoint is drawn at random; give a scorer a weight above 0`,
+			`11:39: warning: profile "a": "queue-scorer" has weight 0 and no effect; remove the scorer from the profile`}},
+		{"weight 0 beside another", head + "plugins: [{type: queue-scorer}, {type: queue-headroom-scorer}]\nschedulingProfiles: [{name: a, plugins: [{pluginRef: queue-scorer, weight: 0}, {pluginRef: queue-headroom-scorer}]}]\n", []string{
+			`4:76: warning: profile "a": "queue-scorer" has weight 0 and no effect; remove the scorer from the profile`}},
+		{"scorers before a picker that looks at no score", head + "plugins: [{type: queue-scorer}, {type: random-picker}]\n", []string{
+			`3:18: warning: profile "default": its scorers have no effect: "random-picker" draws whatever the scores are; use max-score-picker, or remove the scorers`}},
+		{"a random picker alone", head + "plugins: [{type: random-picker}]\n", nil},
+		{"a profile that no pool uses", head + rest + "- {name: other, plugins: [{pluginRef: queue-scorer}]}\npools: [{name: a, profiles: [default]}]\n", []string{
+			`9:10: warning: profile "other": no pool uses it; remove it, or add it to a pool's profiles`}},
 		{"no scorer", with("- name: a\n  plugins: [{pluginRef: max-score-picker}]\n"), []string{
 			`4:9: warning: plugin "queue-scorer": no profile uses it; remove it, or add it to a profile`, unused,
 			`9:9: warning: profile "a" has no scorer: all endpoints are equally good, and one is drawn at random; add a scorer, such as queue-scorer`}},

@@ -34,6 +34,8 @@ func TestWarningsOfPluginsAreGivenTheirPlace(t *testing.T) {
 		{"at the parameter that is spoken of", "plugins:\n- type: knobs-scorer\n  parameters:\n    mode: slow\n    inner: {ttl: 3s}\n",
 			[]string{`f:7:12: warning: plugin "knobs-scorer": inner.ttl is 3s and has no effect with mode slow; remove it`}},
 		{"not where the parameter keeps its default", "plugins:\n- type: knobs-scorer\n  parameters: {mode: slow}\n", nil},
+		{"at a producer that nobody reads", "plugins:\n- type: queue-scorer\n- type: approx-prefix-cache-producer\n",
+			[]string{`f:5:9: warning: plugin "approx-prefix-cache-producer": nobody reads what it makes; remove it, or add a plugin that reads what it makes`}},
 		{"at the plugin", "plugins:\n- type: knobs-scorer\n  parameters: {full: 1000}\n",
 			[]string{`f:4:9: warning: plugin "knobs-scorer": full 1000 is more than engines queue; lower it`}},
 	} {
