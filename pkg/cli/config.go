@@ -12,6 +12,6 @@ func configCommand(entries []plugins.Entry) *cobra.Command {
 		Short: "Check, explain and compare configuration files, and print their schema",
 	}
 	group(c)
-	c.AddCommand(configCheckCommand(entries), configExplainCommand(entries), configDiffCommand(entries))
+	c.AddCommand(configCheckCommand(entries), configExplainCommand(entries), configDiffCommand(entries), configSchemaCommand(entries))
 	return c
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"go/doc/comment"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -70,7 +69,7 @@ func newManual(e plugins.Entry, entries []plugins.Entry, texts map[string]string
 	}
 	m := manual{Type: e.Type, Points: extensionPoints(v), Renamed: e.Renamed, Default: e.MakesByDefault}
 	params := plugins.Params(v)
-	say := inNamesOfUsers(params)
+	say := plugins.InNamesOf(params)
 	m.About = say(texts[plugins.TypeName(of)])
 	// "Queue prefers …" reads "queue-scorer: prefers …" under the type's own name.
 	if rest, ok := strings.CutPrefix(m.About, of.Name()+" "); ok {
@@ -126,40 +125,6 @@ func extensionPoints(v any) []string {
 	return points
 }
 
-// inNamesOfUsers returns a function that writes the names of parameters, which comments call by their Go fields, as
-// configurations do.
-func inNamesOfUsers(params []plugins.Param) func(string) string {
-	names := map[string]string{}
-	var gather func(params []plugins.Param)
-	gather = func(params []plugins.Param) {
-		for _, p := range params {
-			names[p.Field] = p.Name
-			gather(members(p))
-		}
-	}
-	gather(params)
-	word := regexp.MustCompile(`[A-Za-z0-9_]+`)
-	return func(text string) string {
-		return word.ReplaceAllStringFunc(text, func(w string) string {
-			if name, ok := names[w]; ok {
-				return name
-			}
-			return w
-		})
-	}
-}
-
-// members returns the parameters of a group, or of the items of a list or table.
-func members(p plugins.Param) []plugins.Param {
-	switch p.Kind {
-	case plugins.ParamStruct:
-		return p.Fields()
-	case plugins.ParamList, plugins.ParamMap:
-		return p.Elem().Fields()
-	}
-	return nil
-}
-
 func firstSentence(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	for _, end := range []string{". ", ": "} {
@@ -179,7 +144,7 @@ func describeParameters(params []plugins.Param, texts map[string]string, say fun
 			one.Default = defaultOf(p)
 		}
 		all = append(all, one)
-		all = append(all, describeParameters(members(p), texts, say)...)
+		all = append(all, describeParameters(p.Members(), texts, say)...)
 	}
 	return all
 }

@@ -184,6 +184,13 @@ func TestOldTypesAndParameters(t *testing.T) {
 				}
 				return
 			}
+			schema, err := compile(moreEntries())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if verdict, _ := validate(t, schema, head+"plugins:\n"+row.text); verdict != nil {
+				t.Errorf("it loads, and the schema refuses it: %v", verdict)
+			}
 			var lines []string
 			for line := range strings.Lines(string(file.Effective())) {
 				lines = append(lines, strings.TrimSpace(line))

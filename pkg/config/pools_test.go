@@ -57,6 +57,8 @@ func load(t *testing.T, text string) *config.File {
 	if file == nil {
 		t.Fatalf("does not load: %v", problems)
 	}
+	schemaAccepts(t, text)
+	schemaAccepts(t, string(file.Effective()))
 	return file
 }
 

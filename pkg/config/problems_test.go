@@ -45,6 +45,7 @@ func runProblems(t *testing.T, rows []problemRow) {
 				t.Errorf("file is %v with problems %v", file, problems)
 			}
 			if file != nil {
+				schemaAccepts(t, row.text)
 				if built, problems := file.Build(); built == nil {
 					t.Errorf("it loads, but does not build: %v", problems)
 				}

@@ -13,7 +13,7 @@ type (
 	// documentShape is an EndpointPickerConfig: which plugins there are, and which of them decide for which requests.
 	documentShape struct {
 		// APIVersion is the version of the schema. All mean the same, but that pools and stages stand under fairlead.dev/v1alpha1 alone.
-		APIVersion string `json:"apiVersion" schema:"required,enum=fairlead.dev/v1alpha1|inference.networking.x-k8s.io/v1alpha1|llm-d.ai/v1alpha1|llm-d.ai/v1"`
+		APIVersion string `json:"apiVersion" schema:"required"`
 		// Kind is EndpointPickerConfig.
 		Kind string `json:"kind" schema:"required,enum=EndpointPickerConfig"`
 		// Plugins are the instances that profiles, pools and stages refer to by name. Without plugins and profiles the default
@@ -35,8 +35,8 @@ type (
 		FlowControl flowControlShape `json:"flowControl"`
 		// RequestHandler is llm-d's section on request formats.
 		RequestHandler requestHandlerShape `json:"requestHandler"`
-		// SaturationDetector is the deprecated place of flowControl.saturationDetector.
-		SaturationDetector refShape `json:"saturationDetector"`
+		// SaturationDetector is the deprecated place of flowControl.saturationDetector; neither is supported.
+		SaturationDetector detectorShape `json:"saturationDetector"`
 		// Parser is the deprecated place of requestHandler.parsers, for one parser.
 		Parser refShape `json:"parser"`
 	}
@@ -127,6 +127,8 @@ type (
 		PriorityBands []bandShape `json:"priorityBands"`
 		// UsageLimitPolicyPluginRef names the policy of ceilings per band.
 		UsageLimitPolicyPluginRef string `json:"usageLimitPolicyPluginRef"`
+		// SaturationDetector names the plugin that says when a pool is full; it is not supported.
+		SaturationDetector detectorShape `json:"saturationDetector"`
 		// EnableEviction revokes running requests of negative priority.
 		EnableEviction bool `json:"enableEviction"`
 	}
@@ -145,6 +147,28 @@ type (
 		OrderingPolicyRef string `json:"orderingPolicyRef"`
 	}
 
+	// detectorShape refers to a saturation detector, or has the thresholds of older configurations.
+	detectorShape struct {
+		// PluginRef is the name of a plugin.
+		PluginRef string `json:"pluginRef"`
+		// QueueDepthThreshold is the number of waiting requests at which an endpoint is full.
+		QueueDepthThreshold *float64 `json:"queueDepthThreshold"`
+		// KVCacheUtilThreshold is the used share of the KV cache at which an endpoint is full.
+		KVCacheUtilThreshold *float64 `json:"kvCacheUtilThreshold"`
+		// MetricsStalenessThreshold is the age at which metrics do not count.
+		MetricsStalenessThreshold *time.Duration `json:"metricsStalenessThreshold"`
+	}
+
+	// byLabelShape has the parameters of the old type by-label.
+	byLabelShape struct {
+		// Label is the name of the label.
+		Label string `json:"label" schema:"required,min=1"`
+		// ValidValues are the values that pass; without any, every value does.
+		ValidValues []string `json:"validValues"`
+		// AllowsNoLabel lets endpoints without the label pass.
+		AllowsNoLabel bool `json:"allowsNoLabel"`
+	}
+
 	// requestHandlerShape is llm-d's section on request formats.
 	requestHandlerShape struct {
 		// Parsers are those that read requests; the format of a request is known by its path in any case.
@@ -154,5 +178,5 @@ type (
 
 // DocumentTypes returns the types whose comments describe the configuration itself, for the generator of descriptions.
 func DocumentTypes() []reflect.Type {
-	return []reflect.Type{reflect.TypeFor[documentShape]()}
+	return []reflect.Type{reflect.TypeFor[documentShape](), reflect.TypeFor[byLabelShape]()}
 }

@@ -31,6 +31,9 @@ type sourceDecl struct {
 // notSupported is the advice for a section without counterpart.
 const notSupported = "not supported by this version: remove it"
 
+// gates are those that are known, of llm-d's present version and of older ones.
+var gates = []string{"flowControl", "haPopulateNonLeaderDatastore", "dataLayer", "prepareDataPlugins", "enableLegacyMetrics"}
+
 func (r *reader) featureGates(key, value *yaml.Node, d *document) {
 	items, _ := r.list(key, value, "")
 	seen := map[string]pos{}
@@ -68,7 +71,7 @@ func (r *reader) featureGates(key, value *yaml.Node, d *document) {
 		case "enableLegacyMetrics":
 			d.upstream.legacyMetrics = on
 		default:
-			r.errorf(at(item), CodeUnknownField, didYouMeanOr(name, []string{"flowControl", "haPopulateNonLeaderDatastore", "dataLayer", "prepareDataPlugins", "enableLegacyMetrics"}), "featureGates: unknown gate %q", name)
+			r.errorf(at(item), CodeUnknownField, didYouMeanOr(name, gates), "featureGates: unknown gate %q", name)
 		}
 	}
 }
