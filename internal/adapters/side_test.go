@@ -147,7 +147,7 @@ func behindProxy(s *side) {
 		open.Add(1)
 		defer open.Add(-1)
 		p.ServeHTTP(w, r)
-	}), proxy.Server)
+	}), func(h http.Handler) *http.Server { return proxy.Server(h, proxy.Bounds{}) })
 	s.idle = func() bool { return open.Load() == 0 }
 	s.close = append(s.close, p.Close)
 }

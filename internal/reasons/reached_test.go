@@ -4,16 +4,19 @@ import (
 	"compress/gzip"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/gateway/ports"
 	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/pkg/pool/discovery"
@@ -212,13 +215,75 @@ schedulingProfiles:
 			}
 			return w.heard
 		},
-		reason.HookPanic: noted(with("test-bad-hook"), seesHeaders, hello, nil),
+		reason.HookPanic:       noted(with("test-bad-hook"), seesHeaders, hello, nil),
+		reason.HeadersTooLarge: refused(reason.HeadersTooLarge, byChance, func(o *exchange.Options) { o.MaxHeaderCount = 3 }, "POST", chat, hello, "x-one", "1", "x-two", "2"),
+		reason.HeldBytesFull:   refused(reason.HeldBytesFull, byChance, func(o *exchange.Options) { o.MaxHeldBytes = 10 }, "POST", chat, hello),
+		reason.TooManyRequests: func(t *testing.T) *heard {
+			w := newWorld(t, byChance, func(o *exchange.Options) { o.MaxRequests = 1 })
+			w.forwarded(w.ask(seesHeaders, hello))
+			_, a := w.ask(seesHeaders, hello)
+			w.refuses(reason.TooManyRequests, a)
+			return w.heard
+		},
+		reason.ScanBounded: func(t *testing.T) *heard {
+			w := newWorld(t, byChance, func(o *exchange.Options) { o.MaxScanBytes = 20 })
+			w.forwarded(w.ask(seesHeaders, hello))
+			return w.heard
+		},
+		reason.TooManyConnections: func(t *testing.T) *heard {
+			h := newHeard()
+			at := listening(t, func(l net.Listener) net.Listener { return &ports.Bounded{Listener: l, Sink: h, Max: 1} })
+			talk(t, at, "")
+			talk(t, at, "")
+			h.wait(t, reason.TooManyConnections)
+			return h
+		},
+		reason.MalformedRequest: func(t *testing.T) *heard {
+			h := newHeard()
+			talk(t, listening(t, func(l net.Listener) net.Listener { return ports.PlainWords(l, h) }), "GET / HTTP/9.0\r\n\r\n")
+			h.wait(t, reason.MalformedRequest)
+			return h
+		},
+		reason.AcceptFailed: func(t *testing.T) *heard {
+			h := newHeard()
+			_, _ = (&ports.Bounded{Listener: noFiles{}, Sink: h}).Accept()
+			return h
+		},
 		reason.BodyUnread: func(t *testing.T) *heard {
 			w := newWorld(t, byChance, nil)
 			w.forwarded(w.ask(seesHeaders, "say hello", "content-type", "text/plain"))
 			return w.heard
 		},
 	}
+}
+
+// noFiles is a listener that has no file left.
+type noFiles struct{ net.Listener }
+
+func (noFiles) Accept() (net.Conn, error) { return nil, syscall.EMFILE }
+
+// listening serves HTTP on a listener, and returns its address.
+func listening(t *testing.T, around func(net.Listener) net.Listener) string {
+	t.Helper()
+	l, err := ports.Listen("127.0.0.1", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{ReadHeaderTimeout: time.Minute}
+	go func() { _ = s.Serve(around(l)) }()
+	t.Cleanup(func() { _ = s.Close() })
+	return l.Addr().String()
+}
+
+// talk opens a connection, which stays open, and says something on it.
+func talk(t *testing.T, at, what string) {
+	t.Helper()
+	c, err := net.Dial("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_, _ = io.WriteString(c, what)
 }
 
 // scraped asks an engine for its page, which is this one, or an error where it is empty.

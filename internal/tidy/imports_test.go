@@ -53,6 +53,7 @@ func house() []room {
 		{"pkg/gateway/extproc", append([]string{"pkg/exchange", "pkg/gateway/clock"}, seen...), false},
 		{"pkg/gateway/proxy", append([]string{"pkg/exchange", "pkg/gateway/clock"}, seen...), false},
 		{"pkg/gateway/providers", append([]string{"pkg/exchange", "pkg/gateway/clock"}, seen...), false},
+		{"pkg/gateway/ports", append([]string{"pkg/config/files"}, words...), false},
 		{"pkg/gateway/admin", append([]string{"pkg/pool/telemetry", "pkg/pool/discovery", "pkg/gateway/clock"}, decided...), false},
 
 		{"pkg/cli", []string{"pkg/...", "simulator/...", "benchmarks/..."}, false},

@@ -44,6 +44,9 @@ func serveCommand(entries []plugins.Entry, mode string) *cobra.Command {
 	}
 	f.register(c, mode)
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := f.compatible.trim(c.Flags()); err != nil {
+			return &usageError{err}
+		}
 		if err := f.check(c.Flags().Changed); err != nil {
 			return &usageError{err}
 		}
@@ -51,6 +54,7 @@ func serveCommand(entries []plugins.Entry, mode string) *cobra.Command {
 		if err != nil {
 			return &usageError{err}
 		}
+		f.compatible.tell(log)
 		return serve(c.Context(), entries, &f, log, c.ErrOrStderr())
 	}
 	return c
@@ -82,7 +86,7 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 	}
 	pools := make([]*pool.Pool, len(built.Plans))
 	for i, plan := range built.Plans {
-		pools[i] = pool.New(plan.Pool.Name, metrics)
+		pools[i] = f.pool.New(plan.Pool.Name, metrics)
 	}
 	r.feed = newFeed(run, &background, f, clk, metrics, log)
 	if err := r.feed.open(file, built, pools, say); err != nil {
@@ -109,11 +113,11 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 	proxied := proxy.New(proxy.Options{Scheduler: current, Clock: clk, Sink: metrics, Log: log, Observe: metrics.ObserveDecision})
 	defer proxied.Close()
 	servers := servers{failed: make(chan error, 8)}
-	if err := servers.open(run, f, log, picker, proxied,
+	if err := servers.open(run, f, log, metrics, picker, proxied,
 		admin.New(admin.Options{
 			Metrics: metrics, Scheduler: current, Clock: clk.Now, AllowEmpty: f.allowEmpty,
-			Config: r.inForce, Draining: ctx.Done(),
-		})); err != nil {
+			Config: r.inForce, Draining: ctx.Done(), Profiles: f.pprof,
+		}), start); err != nil {
 		return err
 	}
 	r.follow(start)
@@ -128,7 +132,7 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 	log.Info("draining", "timeout", f.drain)
 	end, cancel := context.WithTimeout(context.Background(), f.drain)
 	defer cancel()
-	servers.drain(end, picker, current(), log)
+	servers.drain(end, picker, proxied, current(), log)
 	log.Info("stopped")
 	return nil
 }

@@ -1,18 +1,21 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
-	"net"
+	"math"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
 
 	"github.com/fairlead/fairlead/pkg/exchange"
 	"github.com/fairlead/fairlead/pkg/gateway/admin"
+	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/pkg/pool/telemetry"
 )
 
@@ -27,10 +30,22 @@ type serveFlags struct {
 	watchEndpoints         bool
 	endpointURLs           []string
 
-	grpcBind, healthBind, metricsBind string
-	grpcPort, healthPort, metricsPort int
-	listen                            string
-	secure                            bool
+	bind, grpcBind, healthBind, metricsBind, debugBind string
+	grpcPort, healthPort, metricsPort, debugPort       int
+	listen                                             string
+
+	secure                          bool
+	certPath, listenCertPath        string
+	metricsCertDir, metricsClientCA string
+	certReload                      bool
+	tlsMinVersion                   string
+	tlsCipherSuites                 []string
+	maxConnections, maxStreams      int
+	grpcReceiveBytes, grpcSendBytes string
+	receiveBytesMax, sendBytesMax   int
+	pprof                           bool
+	pool                            pool.Options
+	compatible                      upstreamFlags
 
 	exchange     exchange.Options
 	responseMode string
@@ -64,16 +79,35 @@ func (f *serveFlags) register(c *cobra.Command, mode string) {
 		grpcPort, listen = 0, ":8080"
 	}
 	fs.IntVar(&f.grpcPort, "grpc-port", grpcPort, "port of ext_proc, access log and gRPC health; 0 for none")
-	fs.StringVar(&f.grpcBind, "grpc-bind", "", "address that --grpc-port binds; empty for all")
+	fs.StringVar(&f.bind, "bind-address", "", "address that the ports bind which have none of their own, IPv4 or IPv6; empty for all")
+	fs.StringVar(&f.grpcBind, "grpc-bind", "", "address that --grpc-port binds")
 	fs.IntVar(&f.healthPort, "grpc-health-port", 9003, "port of gRPC health alone, beside --grpc-port; 0 for none")
-	fs.StringVar(&f.healthBind, "grpc-health-bind", "127.0.0.1", "address that --grpc-health-port binds; empty for all")
-	fs.IntVar(&f.metricsPort, "metrics-port", 9090, "admin port: /metrics, /healthz, /readyz, /debug; 0 for none")
-	fs.StringVar(&f.metricsBind, "metrics-bind", "127.0.0.1", "address that --metrics-port binds; empty for all")
-	fs.StringVar(&f.listen, "listen", listen, "address of the embedded proxy; empty for none")
-	fs.BoolVar(&f.secure, "secure-serving", true, "serve --grpc-port with TLS, under a self-signed certificate")
+	fs.StringVar(&f.healthBind, "grpc-health-bind", "", "address that --grpc-health-port binds")
+	fs.IntVar(&f.metricsPort, "metrics-port", 9090, "admin port: /metrics, /healthz, /readyz, and /debug for clients on this host; 0 for none")
+	fs.StringVar(&f.metricsBind, "metrics-bind", "", "address that --metrics-port binds")
+	fs.IntVar(&f.debugPort, "debug-port", 0, "port of /debug alone; 0 has it on --metrics-port, for clients on this host")
+	fs.StringVar(&f.debugBind, "debug-bind", "127.0.0.1", "address that --debug-port binds; empty for all")
+	fs.BoolVar(&f.pprof, "enable-pprof", true, "serve Go's profiles under /debug/pprof")
+	fs.StringVar(&f.listen, "listen", listen, "address and port of the embedded proxy; empty for none")
+	fs.BoolVar(&f.secure, "secure-serving", true, "serve --grpc-port with TLS; without --cert-path under a self-signed certificate")
+	fs.StringVar(&f.certPath, "cert-path", "", "directory with tls.crt and tls.key of --grpc-port")
+	fs.StringVar(&f.listenCertPath, "listen-cert-path", "", "directory with tls.crt and tls.key of --listen; empty serves plaintext")
+	fs.StringVar(&f.metricsCertDir, "metrics-cert-dir", "", "directory with tls.crt and tls.key of --metrics-port; empty serves plaintext")
+	fs.StringVar(&f.metricsClientCA, "metrics-client-ca-file", "", "certificates that sign those which clients of --metrics-port must show")
+	fs.BoolVar(&f.certReload, "enable-cert-reload", true, "take certificates whose files change; connections stay")
+	fs.StringVar(&f.tlsMinVersion, "tls-min-version", "", "least version of TLS: VersionTLS12 (the default) or VersionTLS13")
+	fs.StringSliceVar(&f.tlsCipherSuites, "tls-cipher-suites", nil, "cipher suites of TLS 1.2 by name; empty for Go's choice")
 
-	fs.Int64Var(&f.exchange.MaxInflatedBytes, "max-inflated-bytes", f.exchange.MaxInflatedBytes, "how much of a compressed request body is read, decompressed; longer ones pass unread")
 	fs.Int64Var(&f.exchange.MaxBodyBytes, "max-body-bytes", f.exchange.MaxBodyBytes, "longest request body; longer ones are answered with 413")
+	fs.Int64Var(&f.exchange.MaxHeldBytes, "max-held-bytes", f.exchange.MaxHeldBytes, "bytes of all request bodies that are held; 503 beyond, 0 for no bound")
+	fs.IntVar(&f.exchange.MaxHeaderCount, "max-header-count", f.exchange.MaxHeaderCount, "headers of a request; 431 beyond, 0 for no bound")
+	fs.IntVar(&f.exchange.MaxHeaderBytes, "max-header-bytes", f.exchange.MaxHeaderBytes, "bytes of a request's headers; 431 beyond, 0 for no bound")
+	fs.IntVar(&f.exchange.MaxRequests, "max-concurrent-requests", f.exchange.MaxRequests, "requests that run at once; 503 beyond, 0 for no bound")
+	fs.Int64Var(&f.exchange.MaxScanBytes, "max-scan-bytes", f.exchange.MaxScanBytes, "bytes of a body that are read for the decision; the rest passes unread, 0 for no bound")
+	fs.IntVar(&f.maxConnections, "max-connections", 20_000, "connections to the embedded proxy; 503 beyond, 0 for no bound")
+	fs.IntVar(&f.maxStreams, "max-concurrent-streams", 0, "requests that run on one HTTP/2 connection, of gRPC or the proxy; the client waits beyond. 0: 250 for the proxy, no bound for gRPC")
+	fs.StringVar(&f.grpcReceiveBytes, "grpc-max-recv-msg-size", "", "longest gRPC message that is taken, as 32Mi; empty for 32 MiB")
+	fs.StringVar(&f.grpcSendBytes, "grpc-max-send-msg-size", "", "longest gRPC message that is sent; empty for 32 MiB")
 	fs.DurationVar(&f.exchange.BookingDeadline, "booking-deadline", f.exchange.BookingDeadline, "end of a booking of which no end is seen")
 	fs.IntVar(&f.exchange.Fallbacks, "fallbacks", f.exchange.Fallbacks, "length of a destination list where lists are understood, the primary included")
 	fs.IntVar(&f.exchange.RecordEvery, "record-every", 8, "keep the columns of every n-th decision for explain; 1 of all, 0 of none")
@@ -85,11 +119,13 @@ func (f *serveFlags) register(c *cobra.Command, mode string) {
 	fs.IntVar(&f.scrape.MaxPage, "metrics-page-max-bytes", telemetry.DefaultMaxPage, "longest metrics page; a longer one counts as failed")
 	fs.IntVar(&f.labelSets, "metrics-label-sets", admin.DefaultLabelSets, "combinations of models and tenants that have series of their own on our /metrics; others count as \"other\"")
 	fs.BoolVar(&f.legacyMetrics, "legacy-metrics", false, "print llm-d's metrics under their older names too")
+	fs.DurationVar(&f.pool.StaleAfter, "metrics-staleness-threshold", pool.DefaultStaleAfter, "age beyond which an endpoint's last sample counts as unknown")
 	fs.DurationVar(&f.drain, "drain-timeout", 30*time.Second, "time that running exchanges get to end after SIGTERM")
 	fs.BoolVar(&f.allowEmpty, "ready-without-endpoints", false, "report ready while a pool has no endpoint")
 	fs.Uint64Var(&f.seed, "seed", 0, "seed of decisions, for reproducible runs; 0 draws one")
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	f.compatible.register(fs)
 }
 
 // check refuses what no flag's own parsing can see. given reports whether a flag stands on the command line.
@@ -106,7 +142,7 @@ func (f *serveFlags) check(given func(flag string) bool) error {
 	for _, p := range []struct {
 		flag string
 		port int
-	}{{"--grpc-port", f.grpcPort}, {"--grpc-health-port", f.healthPort}, {"--metrics-port", f.metricsPort}} {
+	}{{"--grpc-port", f.grpcPort}, {"--grpc-health-port", f.healthPort}, {"--metrics-port", f.metricsPort}, {"--debug-port", f.debugPort}} {
 		if p.port < 0 || p.port > 65535 {
 			return fmt.Errorf("%s is %d; 0 to 65535", p.flag, p.port)
 		}
@@ -136,7 +172,33 @@ func (f *serveFlags) check(given func(flag string) bool) error {
 		return fmt.Errorf("--drain-timeout is %v; 0 or more", f.drain)
 	}
 	f.exchange.Full = f.responseMode == "full"
-	return nil
+	for _, b := range []struct {
+		flag string
+		n    int64
+	}{{"--max-held-bytes", f.exchange.MaxHeldBytes}, {"--max-header-count", int64(f.exchange.MaxHeaderCount)},
+		{"--max-header-bytes", int64(f.exchange.MaxHeaderBytes)}, {"--max-concurrent-requests", int64(f.exchange.MaxRequests)},
+		{"--max-scan-bytes", f.exchange.MaxScanBytes}, {"--max-connections", int64(f.maxConnections)}, {"--max-concurrent-streams", int64(f.maxStreams)}} {
+		if b.n < 0 {
+			return fmt.Errorf("%s is %d; 0 for no bound, or more", b.flag, b.n)
+		}
+	}
+	if f.metricsClientCA != "" && f.metricsCertDir == "" {
+		return fmt.Errorf("--metrics-client-ca-file asks for clients' certificates, which takes TLS: give --metrics-cert-dir")
+	}
+	for _, q := range []struct {
+		flag, text string
+		to         *int
+	}{{"--grpc-max-recv-msg-size", f.grpcReceiveBytes, &f.receiveBytesMax}, {"--grpc-max-send-msg-size", f.grpcSendBytes, &f.sendBytesMax}} {
+		if q.text == "" {
+			continue
+		}
+		n, err := quantity(q.text)
+		if err != nil {
+			return fmt.Errorf("%s is %q; %w", q.flag, q.text, err)
+		}
+		*q.to = n
+	}
+	return f.compatible.check(f, given)
 }
 
 // logger returns the process's logger as the flags ask.
@@ -155,14 +217,35 @@ func (f *serveFlags) logger() (*slog.Logger, error) {
 	return nil, fmt.Errorf("--log-format is %q; text or json", f.logFormat)
 }
 
-// listener opens a TCP port, or returns nil for port 0.
-func listener(bind string, port int, flag string) (net.Listener, error) {
-	if port == 0 {
-		return nil, nil
+// host returns the address of a port that has one of its own, or that of all.
+func (f *serveFlags) host(own string) string {
+	if own != "" {
+		return own
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(bind, strconv.Itoa(port)))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
+	return f.bind
+}
+
+// grpcOptions are those of the gRPC server that flags ask for.
+func (f *serveFlags) grpcOptions() (o []grpc.ServerOption) {
+	if f.maxStreams > 0 {
+		o = append(o, grpc.MaxConcurrentStreams(uint32(min(f.maxStreams, math.MaxUint32))))
 	}
-	return l, nil
+	if f.receiveBytesMax > 0 {
+		o = append(o, grpc.MaxRecvMsgSize(f.receiveBytesMax))
+	}
+	if f.sendBytesMax > 0 {
+		o = append(o, grpc.MaxSendMsgSize(f.sendBytesMax))
+	}
+	return o
+}
+
+// quantity reads a number of bytes as Kubernetes writes it: 4194304, 4Mi, 4M.
+func quantity(text string) (int, error) {
+	digits := strings.TrimRight(text, "kKMGi")
+	n, err := strconv.Atoi(digits)
+	unit, known := map[string]int{"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}[text[len(digits):]]
+	if err != nil || !known || n < 1 || n > math.MaxInt32/unit {
+		return 0, errors.New("a number of bytes up to 2Gi is wanted, such as 33554432 or 32Mi")
+	}
+	return n * unit, nil
 }

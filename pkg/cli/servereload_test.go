@@ -115,7 +115,7 @@ func newReloading(t *testing.T, config, endpoints string, engine http.HandlerFun
 	t.Cleanup(p.Close)
 	w.proxied = httptest.NewServer(p)
 	t.Cleanup(w.proxied.Close)
-	w.admin = admin.New(admin.Options{Metrics: metrics, Scheduler: current, Clock: w.clock.Now, Config: w.inForce})
+	w.admin = admin.New(admin.Options{Metrics: metrics, Scheduler: current, Clock: w.clock.Now, Config: w.inForce}).OnePort()
 	w.follow(func(run func(context.Context)) { background.Go(func() { run(ctx) }) })
 	return w
 }
@@ -134,7 +134,9 @@ func (w *reloading) write(name, text string) {
 // page returns a page of the admin port.
 func (w *reloading) page(path string) string {
 	r := httptest.NewRecorder()
-	w.admin.ServeHTTP(r, httptest.NewRequest("GET", path, nil))
+	ask := httptest.NewRequest("GET", path, nil)
+	ask.RemoteAddr = "127.0.0.1:1"
+	w.admin.ServeHTTP(r, ask)
 	return r.Body.String()
 }
 

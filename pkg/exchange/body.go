@@ -16,6 +16,8 @@ type body struct {
 	bytes  int64
 	done   bool // enough was read, or there is nothing to read
 	unread bool // noted that nobody reads it
+	cut    bool // no more of it is read
+	held   int64
 }
 
 // start decides by API and content type how the body is read.
@@ -38,8 +40,17 @@ func (x *Exchange) readBody(chunk []byte, end bool) *reason.Refusal {
 	if b.bytes > x.s.o.MaxBodyBytes && x.step < stepForwarded {
 		return x.outgrown()
 	}
-	if b.reader == nil || b.done || x.step >= stepForwarded {
+	if x.step < stepForwarded && len(chunk) > 0 {
+		if no := x.hold(len(chunk)); no != nil {
+			return no
+		}
+	}
+	if b.reader == nil || b.done || b.cut || x.step >= stepForwarded {
 		return nil
+	}
+	if n := x.unscanned(len(chunk)); n < len(chunk) {
+		b.cut, chunk, end = true, chunk[:n], false
+		x.note(reason.ScanBounded, "")
 	}
 	err := b.reader.Feed(chunk)
 	if err == nil && end && (b.bytes > 0 || b.strict) {
@@ -84,6 +95,7 @@ func (x *Exchange) readEnough() bool {
 		return true
 	}
 	switch {
+	case b.cut:
 	case x.bodyEnd:
 		if b.reader == nil && b.bytes > 0 {
 			x.passesUnread()

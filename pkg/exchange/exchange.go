@@ -332,6 +332,8 @@ func (x *Exchange) letGoOfRequest() {
 // isOver says that the exchange is settled or refused.
 func (x *Exchange) isOver() {
 	if !x.over.Swap(true) {
+		x.letGoOfBytes()
+		x.s.running.Add(-1)
 		x.s.live.Add(-1)
 	}
 }

@@ -68,6 +68,12 @@ func (x *Exchange) readHeaders(h openai.Headers) *reason.Refusal {
 		return reason.Refuse(reason.UnsupportedMethod, "CONNECT: no tunnels are opened here")
 	}
 	r.API = openai.ClassifyPath(r.Method, r.Path)
+	if no := x.crowded(); no != nil {
+		return no
+	}
+	if no := x.outsized(h); no != nil {
+		return no
+	}
 	if what := openai.AmbiguousPath(r.Path); what != "" {
 		return reason.Refuse(reason.AmbiguousPath, "it has %s", what)
 	}

@@ -76,6 +76,7 @@ func (x *Exchange) Response(now pool.Instant, h openai.Headers, served netip.Add
 		return Action{Do: Ignore}
 	}
 	x.answered, x.firstByte = true, now
+	x.letGoOfBytes()
 	x.status = h.Get(":status")
 	x.attribute(now, served)
 	x.pool().FirstByte(now, x.legs[0].booking)

@@ -17,6 +17,8 @@ type run struct {
 	number   atomic.Uint64
 	ring     *ring
 	draining atomic.Bool
+	running  atomic.Int64 // exchanges that are not over
+	held     atomic.Int64 // bytes of bodies that are held
 
 	logs      atomic.Int32 // open access-log streams
 	logLost   atomic.Int64 // when the last of them closed; 0 while there is one, or when that has been dealt with
@@ -63,6 +65,7 @@ func (s *Scheduler) enter() *Scheduler {
 		s.live.Add(1)
 		current := s.current.Load()
 		if current == s {
+			s.running.Add(1)
 			return s
 		}
 		s.live.Add(-1)

@@ -114,6 +114,9 @@ func (x *Exchange) commit(now pool.Instant, plan *plugins.Plan) Action {
 	if s.o.Full {
 		x.respond |= plugins.Chunks | plugins.Usage
 	}
+	if x.via.Walks { // the other side keeps what another endpoint may need
+		x.letGoOfBytes()
+	}
 	s.register(x)
 	s.expect(x, now+pool.Instant(s.o.BookingDeadline))
 	s.ring.put(x.record(), s.o.ConfigText)

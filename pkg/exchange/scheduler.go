@@ -34,6 +34,15 @@ type Options struct {
 	MaxBodyBytes int64
 	// MaxInflatedBytes bounds how much of a compressed request body is read, decompressed; a longer one passes unread.
 	MaxInflatedBytes int64
+	// MaxHeaderCount and MaxHeaderBytes bound a request's headers, of names and values; 431 beyond. 0 is no bound.
+	MaxHeaderCount, MaxHeaderBytes int
+	// MaxHeldBytes bounds what all bodies together that are held take; 503 beyond. A body is held until it is on its way, and
+	// where another endpoint may still need it, until an endpoint answers. 0 is no bound.
+	MaxHeldBytes int64
+	// MaxRequests bounds the exchanges that are not over; 503 beyond. 0 is no bound.
+	MaxRequests int
+	// MaxScanBytes bounds how much of a body is read; what stands behind it is passed on unread. 0 is no bound.
+	MaxScanBytes int64
 	// BookingDeadline ends a booking of which no end was seen.
 	BookingDeadline time.Duration
 	// LogGrace is how long an exchange whose stream ended waits for the access-log entry that tells how.

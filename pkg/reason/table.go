@@ -58,6 +58,15 @@ const (
 	AmbiguousPath
 	BodySealed
 	ProfileNotFound
+
+	// Bounds of the process.
+	HeadersTooLarge
+	HeldBytesFull
+	TooManyRequests
+	TooManyConnections
+	ScanBounded
+	AcceptFailed
+	MalformedRequest
 )
 
 var table = [...]Row{
@@ -191,4 +200,25 @@ var table = [...]Row{
 	ProfileNotFound: {Code: "profile_not_found", Status: 400,
 		Means:  "the request's header names a profile that its pool does not have",
 		Remedy: "send the name of one of the pool's profiles, or leave the header out; the detail lists them"},
+	HeadersTooLarge: {Code: "headers_too_large", Status: 431,
+		Means:  "the request has more headers, or more bytes of them, than is taken",
+		Remedy: "send fewer headers, or raise --max-header-count or --max-header-bytes"},
+	HeldBytesFull: {Code: "held_bytes_full", Status: 503, Dropped: "rejected-saturated", RetryAfter: time.Second,
+		Means:  "request bodies that wait for their decision fill the room there is for them",
+		Remedy: "retry; raise --max-held-bytes, or add memory and replicas"},
+	TooManyRequests: {Code: "too_many_requests", Status: 503, Dropped: "rejected-saturated", RetryAfter: time.Second,
+		Means:  "as many requests run through this process as may",
+		Remedy: "retry; raise --max-concurrent-requests, or add replicas"},
+	TooManyConnections: {Code: "too_many_connections", Status: 503, RetryAfter: time.Second,
+		Means:  "as many connections to this port are open as may be",
+		Remedy: "retry; raise --max-connections, or have clients share connections"},
+	ScanBounded: {Code: "scan_bounded",
+		Means:  "a body was read up to the bound of reading, and decided by what stands before it",
+		Remedy: "none needed; raise --max-scan-bytes where longer prompts are to be matched as a whole"},
+	AcceptFailed: {Code: "accept_failed",
+		Means:  "a connection could not be accepted, for want of files or memory; accepting goes on a little later",
+		Remedy: "raise the limit of open files, or lower --max-connections"},
+	MalformedRequest: {Code: "malformed_request", Status: 400,
+		Means:  "the bytes on the connection are no request that HTTP knows, or one that this proxy cannot serve",
+		Remedy: "mend the client; the status and the message say what is wrong"},
 }

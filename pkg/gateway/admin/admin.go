@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/pprof"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -24,23 +26,55 @@ type Options struct {
 	AllowEmpty bool
 	// Config returns the configuration in force.
 	Config func() Config
+	// Profiles: /debug/pprof is served.
+	Profiles bool
 	// Draining is closed when the process takes nothing new any more; nil never is.
 	Draining <-chan struct{}
 }
 
-// New returns the handler of the admin port, and adds the gauges of the pools to the metrics. It has no authentication:
-// bind it where only operators reach it.
-func New(o Options) http.Handler {
+// Handlers are what the admin ports serve. Neither has authentication.
+type Handlers struct {
+	// Metrics has /metrics, /healthz and /readyz.
+	Metrics http.Handler
+	// Debug has /debug/…: requests' models and addresses, the configuration, profiles. It is for operators alone.
+	Debug http.Handler
+}
+
+// New returns the handlers, and adds the gauges of the pools to the metrics.
+func New(o Options) Handlers {
 	a := &admin{o}
 	o.Metrics.registry.MustRegister(newGauges(a.books, func() string { return o.Config().Digest }), newPoolGauges(a.books, o.Metrics.legacy))
+	metrics, debug := http.NewServeMux(), http.NewServeMux()
+	metrics.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics.registry, promhttp.HandlerOpts{}))
+	metrics.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	metrics.HandleFunc("GET /readyz", a.readyz)
+	debug.HandleFunc("GET /debug/decisions", a.decisions)
+	debug.HandleFunc("GET /debug/decisions/{id}", a.decision)
+	debug.HandleFunc("GET /debug/books", func(w http.ResponseWriter, _ *http.Request) { write(w, a.books()) })
+	debug.HandleFunc("GET /debug/config", a.config)
+	if o.Profiles {
+		debug.HandleFunc("GET /debug/pprof/", pprof.Index)
+		debug.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		debug.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		debug.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		debug.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return Handlers{Metrics: metrics, Debug: debug}
+}
+
+// OnePort serves both on one port, what is for operators alone only to clients on a loopback address: kubectl port-forward
+// is one, and so is a shell in the pod.
+func (h Handlers) OnePort() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics.registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", a.readyz)
-	mux.HandleFunc("GET /debug/decisions", a.decisions)
-	mux.HandleFunc("GET /debug/decisions/{id}", a.decision)
-	mux.HandleFunc("GET /debug/books", func(w http.ResponseWriter, _ *http.Request) { write(w, a.books()) })
-	mux.HandleFunc("GET /debug/config", a.config)
+	mux.Handle("/", h.Metrics)
+	mux.HandleFunc("/debug/", func(w http.ResponseWriter, r *http.Request) {
+		from, err := netip.ParseAddrPort(r.RemoteAddr)
+		if err != nil || !from.Addr().Unmap().IsLoopback() {
+			http.Error(w, "/debug is served to clients on this host alone; --debug-port gives it a port of its own", http.StatusForbidden)
+			return
+		}
+		h.Debug.ServeHTTP(w, r)
+	})
 	return mux
 }
 

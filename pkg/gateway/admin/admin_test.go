@@ -94,7 +94,7 @@ func newWorld(t *testing.T, set func(*Options)) *world {
 		set(&ao)
 	}
 	w.m = ao.Metrics
-	w.handler = New(ao)
+	w.handler = New(ao).OnePort()
 	return w
 }
 
@@ -106,8 +106,38 @@ func endpoint(name string, host byte) pool.Endpoint {
 func (w *world) get(path string) (status int, header http.Header, body string) {
 	w.t.Helper()
 	r := httptest.NewRecorder()
-	w.handler.ServeHTTP(r, httptest.NewRequest("GET", path, nil))
+	w.handler.ServeHTTP(r, from("127.0.0.1:1234", path))
 	return r.Code, r.Header(), r.Body.String()
+}
+
+// from is a request of a client at this address.
+func from(address, path string) *http.Request {
+	r := httptest.NewRequest("GET", path, nil)
+	r.RemoteAddr = address
+	return r
+}
+
+func TestWhatIsForOperatorsIsServedToThisHostAlone(t *testing.T) {
+	w := newWorld(t, func(o *Options) { o.Profiles = true })
+	for _, row := range []struct {
+		address, path string
+		status        int
+	}{
+		{"127.0.0.1:1", "/debug/books", 200}, {"[::1]:1", "/debug/config", 200}, {"[::ffff:127.0.0.1]:1", "/debug/decisions", 200},
+		{"127.0.0.1:1", "/debug/pprof/goroutine?debug=1", 200},
+		{"192.0.2.7:1", "/debug/books", 403}, {"[2001:db8::1]:1", "/debug/pprof/heap", 403}, {"@", "/debug/config", 403},
+		{"192.0.2.7:1", "/metrics", 200}, {"192.0.2.7:1", "/healthz", 200}, {"192.0.2.7:1", "/readyz", 200},
+	} {
+		r := httptest.NewRecorder()
+		w.handler.ServeHTTP(r, from(row.address, row.path))
+		if r.Code != row.status {
+			t.Errorf("%s for %s: %d, want %d", row.path, row.address, r.Code, row.status)
+		}
+	}
+	w = newWorld(t, nil)
+	if status, _, _ := w.get("/debug/pprof/heap"); status != 404 {
+		t.Errorf("profiles that nobody asked for: %d", status)
+	}
 }
 
 // forward sends a chat completion on its way.

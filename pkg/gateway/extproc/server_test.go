@@ -79,7 +79,7 @@ func TestSelfSigned(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(leaf)
 	g := newRig(t, rigOptions{})
-	s := grpc.NewServer(ServerOptions(&certificate)...)
+	s := grpc.NewServer(ServerOptions(&tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})...)
 	g.server.Register(s)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -29,8 +29,8 @@ const (
 )
 
 // ServerOptions are the options of a gRPC server that this service wants: windows and limits for long bodies, and lenient
-// keepalive. A nil certificate serves plaintext.
-func ServerOptions(certificate *tls.Certificate) []grpc.ServerOption {
+// keepalive. A nil configuration serves plaintext.
+func ServerOptions(secure *tls.Config) []grpc.ServerOption {
 	o := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxSendMsgSize(maxMessage),
@@ -38,10 +38,8 @@ func ServerOptions(certificate *tls.Certificate) []grpc.ServerOption {
 		grpc.InitialConnWindowSize(connWindow),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 	}
-	if certificate != nil {
-		o = append(o, grpc.Creds(credentials.NewTLS(&tls.Config{
-			Certificates: []tls.Certificate{*certificate}, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12,
-		})))
+	if secure != nil {
+		o = append(o, grpc.Creds(credentials.NewTLS(secure)))
 	}
 	return o
 }

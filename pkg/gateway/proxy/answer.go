@@ -139,8 +139,22 @@ func reset(w http.ResponseWriter) {
 	if err != nil {
 		return
 	}
-	if tcp, ok := c.(*net.TCPConn); ok {
+	if tcp := underneath(c); tcp != nil {
 		_ = tcp.SetLinger(0)
 	}
 	_ = c.Close()
+}
+
+// underneath returns the TCP connection below TLS and whatever else a listener put around it, nil if there is none.
+func underneath(c net.Conn) *net.TCPConn {
+	for {
+		switch wraps := c.(type) {
+		case *net.TCPConn:
+			return wraps
+		case interface{ NetConn() net.Conn }:
+			c = wraps.NetConn()
+		default:
+			return nil
+		}
+	}
 }

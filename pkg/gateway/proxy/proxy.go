@@ -36,6 +36,7 @@ type Options struct {
 type Proxy struct {
 	o         Options
 	transport *http.Transport
+	traffic   traffic
 }
 
 var _ http.Handler = (*Proxy)(nil)
@@ -91,6 +92,9 @@ func (f *flight) Wake() {
 // ServeHTTP carries one request.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f := &flight{p: p, w: w, r: r, wake: make(chan struct{}, 1)}
+	if p.traffic.enter(f) {
+		defer p.traffic.leave(f)
+	}
 	f.x = p.o.Scheduler().Begin(p.o.Clock.Now(), f)
 	defer f.end()
 	a, ok := f.decide()

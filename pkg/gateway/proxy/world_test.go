@@ -123,12 +123,13 @@ type world struct {
 
 // setup is what a test may change of a world.
 type setup struct {
-	reads   plugins.Reads
-	wants   plugins.Parts
-	picker  plugins.Picker // nil: inOrder
-	extra   []any
-	options func(*exchange.Options)
-	proxy   func(*Options)
+	reads      plugins.Reads
+	wants      plugins.Parts
+	picker     plugins.Picker // nil: inOrder
+	extra      []any
+	options    func(*exchange.Options)
+	headerTime time.Duration
+	proxy      func(*Options)
 }
 
 func newWorld(t testing.TB, set setup, endpoints ...string) *world {
@@ -169,7 +170,7 @@ func newWorld(t testing.TB, set setup, endpoints ...string) *world {
 		set.proxy(&po)
 	}
 	w.proxy = New(po)
-	w.front = &httptest.Server{Config: Server(w.proxy), Listener: listen(t)}
+	w.front = &httptest.Server{Config: Server(w.proxy, Bounds{HeaderTime: set.headerTime}), Listener: listen(t)}
 	w.front.Config.ErrorLog = log.New(io.Discard, "", 0)
 	w.front.Start()
 	w.addr = w.front.Listener.Addr().String()

@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	extprocpb "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/fairlead/fairlead/pkg/catalog"
+)
+
+// served is a process that serves, until end is called.
+type served struct {
+	t     *testing.T
+	end   context.CancelFunc
+	ended chan error
+	grpc  string
+	proxy string
+	admin string
+}
+
+// freePorts returns ports that nobody has.
+func freePorts(t *testing.T, n int) (ports []int) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() // when all have one, so that none gets the same
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}
+
+func startServing(t *testing.T, host string, more ...string) *served {
+	t.Helper()
+	p := freePorts(t, 4)
+	at := func(i int) string { return net.JoinHostPort(strings.Trim(host, "[]"), fmt.Sprint(p[i])) }
+	f, err := parsed(append([]string{
+		"--endpoint", "http://127.0.0.1:1", "--secure-serving=false", "--bind-address", host, "--grpc-port", fmt.Sprint(p[0]), "--grpc-health-port", fmt.Sprint(p[1]),
+		"--metrics-port", fmt.Sprint(p[2]), "--listen", at(3),
+	}, more...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &served{t: t, end: cancel, ended: make(chan error, 1), grpc: at(0), proxy: "http://" + at(3), admin: "http://" + at(2)}
+	ready := make(chan struct{})
+	go func() {
+		s.ended <- serve(ctx, catalog.Builtin(), f, slog.New(slog.DiscardHandler), &announced{ready: ready})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case <-s.ended:
+		case <-time.After(20 * time.Second):
+			t.Error("it does not end")
+		}
+	})
+	select {
+	case <-ready:
+	case err := <-s.ended:
+		t.Fatal(err)
+	}
+	return s
+}
+
+// announced is closed when the ports are told.
+type announced struct{ ready chan struct{} }
+
+func (a *announced) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), "reads of a request") {
+		close(a.ready)
+	}
+	return len(p), nil
+}
+
+// stops checks that the process ends by itself.
+func (s *served) stops() {
+	s.t.Helper()
+	select {
+	case err := <-s.ended:
+		if err != nil {
+			s.t.Error(err)
+		}
+		s.ended <- err
+	case <-time.After(20 * time.Second):
+		s.t.Fatal("it does not end")
+	}
+}
+
+// TestP29IdleStreamAtShutdown: a stream on which nothing was ever said does not keep a process from ending.
+func TestP29IdleStreamAtShutdown(t *testing.T) {
+	s := startServing(t, "127.0.0.1", "--drain-timeout", "200ms")
+	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	stream, err := extprocpb.NewExternalProcessorClient(conn).Process(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := http.Get(s.admin + "/readyz"); err != nil { // by now the stream is known there
+		t.Fatal(err)
+	}
+	s.end()
+	s.stops()
+	if _, err := stream.Recv(); err == nil {
+		t.Error("the stream goes on")
+	}
+}
+
+// With a drain time of a day, a process that does nothing ends at once.
+func TestAnIdleProcessEndsAtOnce(t *testing.T) {
+	s := startServing(t, "127.0.0.1", "--drain-timeout", "24h")
+	if resp, err := http.Get(s.proxy + "/v1/models"); err != nil {
+		t.Error(err)
+	} else {
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+	}
+	s.end()
+	s.stops()
+}
+
+func TestAllPortsBindIPv6(t *testing.T) {
+	for _, host := range []string{"::1", "[::1]"} {
+		s := startServing(t, host)
+		for _, url := range []string{s.admin + "/metrics", s.admin + "/debug/books", s.admin + "/healthz"} {
+			resp, err := http.Get(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			if resp.StatusCode != 200 {
+				t.Errorf("%s: %s", url, resp.Status)
+			}
+		}
+		if _, err := http.Get(s.proxy + "/"); err != nil {
+			t.Error(err)
+		}
+		s.end()
+		s.stops()
+	}
+}
+
+func TestDebugHasAPortOfItsOwnWhereThatIsAsked(t *testing.T) {
+	port := freePorts(t, 1)[0]
+	s := startServing(t, "127.0.0.1", "--debug-port", fmt.Sprint(port))
+	for url, want := range map[string]int{
+		s.admin + "/debug/books": 404, s.admin + "/metrics": 200,
+		fmt.Sprintf("http://127.0.0.1:%d/debug/books", port): 200, fmt.Sprintf("http://127.0.0.1:%d/metrics", port): 404,
+	} {
+		resp, err := http.Get(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: %s, want %d", url, resp.Status, want)
+		}
+	}
+}
