@@ -53,7 +53,7 @@ pools:
 
 // options of a world.
 type options struct {
-	envoy  string // the shipped configuration: edges.yaml or override.yaml
+	envoy  string // the shipped configuration: edges.yaml, override.yaml or usage.yaml
 	edit   func(yaml string) string
 	picker []string // further flags
 	speed  float64

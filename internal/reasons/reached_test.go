@@ -177,6 +177,9 @@ schedulingProfiles:
 			x.Response(w.now, ok(openai.Header{Name: "content-type", Value: "application/json"}), a.To[0], false)
 			x.Chunk(w.now, []byte(`{"choices":[]}`), true)
 		}),
+		reason.UsagePartial: noted(byChance, seesHeaders, hello, func(w *world, x *exchange.Exchange, _ exchange.Action) {
+			w.s.Ended(w.now, x.ID, exchange.Ending{Clean: true, Usage: &openai.Usage{Prompt: 7}, UsagePartial: true})
+		}),
 		reason.BookingExpired: noted(byChance, seesHeaders, hello, func(w *world, _ *exchange.Exchange, _ exchange.Action) {
 			w.now += pool.Instant(exchange.Defaults().BookingDeadline) + 1
 			w.s.Tick(w.now)

@@ -180,7 +180,7 @@ func responseModeName(f *serveFlags, built *plugins.Built) string {
 	case built.Wants&(plugins.Chunks|plugins.Rewrite) != 0:
 		return "full (a plugin wants every chunk)"
 	case built.Wants&plugins.Usage != 0:
-		return "edges + usage"
+		return "edges + usage (by access log where the gateway declares token-usage, else from every chunk)"
 	}
 	return "edges (response headers, and the end by access log or stream), unless a gateway's static modes make it full or blind"
 }

@@ -66,6 +66,8 @@ type Via struct {
 	// Logs: the other side says that it writes an access log to us, so that an entry is to come also while no log stream is
 	// open yet.
 	Logs bool
+	// LogsUsage: entries of that log carry the token usage of answers, so that nothing of their bodies need be shown for it.
+	LogsUsage bool
 }
 
 // Source says from where an end is known.
@@ -82,6 +84,8 @@ type Ending struct {
 	From            Source
 	Clean, ByClient bool
 	Usage           *openai.Usage
+	// UsagePartial: some of what reports usage was lost before it was read.
+	UsagePartial bool
 	// Served is the endpoint that an access-log entry names; invalid when unknown.
 	Served netip.AddrPort
 }

@@ -324,6 +324,9 @@ func (x *Exchange) settleAs(now pool.Instant, ending reason.ID) {
 	x.settled = true
 	x.isOver()
 	u := x.usageOf()
+	if x.ending.UsagePartial {
+		x.note(reason.UsagePartial, "")
+	}
 	o := plugins.Outcome{
 		Ending: ending, Served: x.r.Served, TTFT: openai.Unknown, Total: time.Duration(now - x.began),
 		Prompt: u.Prompt, Cached: u.Cached, Out: u.Out,

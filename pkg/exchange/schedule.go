@@ -111,6 +111,9 @@ func (x *Exchange) commit(now pool.Instant, plan *plugins.Plan) Action {
 	plan.Commit(s.o.Sink, &x.r, legs, &x.out)
 	x.step = stepForwarded
 	x.respond = plugins.FirstByte | s.o.Built.Wants
+	if x.via.LogsUsage && (x.via.Chooses || !x.shows(plugins.Chunks)) { // its log tells, and nothing per token visits us
+		x.respond &^= plugins.Usage
+	}
 	if s.o.Full {
 		x.respond |= plugins.Chunks | plugins.Usage
 	}
@@ -202,7 +205,7 @@ func (x *Exchange) watches() bool {
 
 // usageOf returns what the adapter or the reader found of the answer's token usage.
 func (x *Exchange) usageOf() openai.Usage {
-	if x.ending.Usage != nil {
+	if x.ending.Usage != nil && *x.ending.Usage != openai.NoUsage {
 		return *x.ending.Usage
 	}
 	if x.usage != nil {

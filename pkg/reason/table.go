@@ -67,6 +67,9 @@ const (
 	ScanBounded
 	AcceptFailed
 	MalformedRequest
+
+	// Without status: the answer was served.
+	UsagePartial
 )
 
 var table = [...]Row{
@@ -221,4 +224,7 @@ var table = [...]Row{
 	MalformedRequest: {Code: "malformed_request", Status: 400,
 		Means:  "the bytes on the connection are no request that HTTP knows, or one that this proxy cannot serve",
 		Remedy: "mend the client; the status and the message say what is wrong"},
+	UsagePartial: {Code: "usage_partial",
+		Means:  "the gateway lost some of what reports an answer's token usage; the numbers may be early ones",
+		Remedy: "raise the limits of token_usage in Envoy's ai_protocol_manager"},
 }

@@ -7,6 +7,7 @@ import (
 	logpb "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
 	aipb "github.com/envoyproxy/go-control-plane/envoy/data/ai/v3"
 	alspb "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
+	aitypepb "github.com/envoyproxy/go-control-plane/envoy/type/ai/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/fairlead/fairlead/pkg/exchange"
@@ -66,7 +67,7 @@ func readEntry(entry *logpb.HTTPAccessLogEntry) (id string, e exchange.Ending, o
 	if e.Clean || common.GetTimeToFirstUpstreamRxByte() != nil { // otherwise it is where the request was sent, and nobody answered
 		e.Served = readAddress(common.GetUpstreamRemoteAddress())
 	}
-	e.Usage = readUsage(common.GetMetadata())
+	e.Usage, e.UsagePartial = readUsage(common.GetMetadata())
 	return id, e, true
 }
 
@@ -93,22 +94,32 @@ func readAddress(a *corepb.Address) netip.AddrPort {
 	return netip.AddrPortFrom(ip.Unmap(), uint16(at.GetPortValue()))
 }
 
-// readUsage returns the token usage that the gateway read from the answer, nil without it.
-func readUsage(m *corepb.Metadata) *openai.Usage {
+// readUsage returns the token usage that the gateway read from the answer, nil without it; partial says that some of what
+// reports it was lost, so that the numbers may be early ones.
+//
+// The gateway counts what was read from a cache, or written to one, as input. Anthropic's API does not: there it is taken out
+// again, so that the numbers are those of the answer, as in the other modes.
+func readUsage(m *corepb.Metadata) (usage *openai.Usage, partial bool) {
 	packed := m.GetTypedFilterMetadata()[typedUsage]
 	var u aipb.TokenUsage
 	if packed == nil || packed.UnmarshalTo(&u) != nil {
-		return nil
+		return nil, false
 	}
-	return &openai.Usage{
-		Prompt: tokens(u.GetInputTokens()),
-		Cached: tokens(u.GetInputTokenDetails().GetCachedTokens()),
-		Out:    tokens(u.GetOutputTokens()),
+	details := u.GetInputTokenDetails()
+	usage = &openai.Usage{
+		Prompt: tokens(u.GetInputTokens()), Cached: tokens(details.GetCachedTokens()), Out: tokens(u.GetOutputTokens()),
 	}
+	if usage.Prompt > 0 && u.GetLlmProtocol() == aitypepb.LLMProtocol_ANTHROPIC_MESSAGES {
+		usage.Prompt = max(usage.Prompt-max(usage.Cached, 0)-max(tokens(details.GetCacheCreationTokens()), 0), 0)
+	}
+	return usage, u.GetExtractionStatus() == aipb.TokenUsage_PARTIAL
 }
 
+// maxTokens is the largest number of tokens that is believed of an answer.
+const maxTokens = 1_000_000_000
+
 func tokens(v *wrapperspb.UInt64Value) int64 {
-	if v == nil || v.GetValue() > 1<<62 {
+	if v == nil || v.GetValue() > maxTokens {
 		return openai.Unknown
 	}
 	return int64(v.GetValue())

@@ -9,6 +9,7 @@ import (
 	logpb "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
 	aipb "github.com/envoyproxy/go-control-plane/envoy/data/ai/v3"
 	alspb "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
+	aitypepb "github.com/envoyproxy/go-control-plane/envoy/type/ai/v3"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -86,6 +87,21 @@ func TestReadEntry(t *testing.T) {
 			}
 			c.Metadata.TypedFilterMetadata = map[string]*anypb.Any{typedUsage: packed}
 		}), exchange.Ending{From: exchange.FromLog, Clean: true, Served: served, Usage: &openai.Usage{Prompt: 7, Cached: 4, Out: 9}}, true},
+		{"Anthropic's usage is counted as its API does", with(func(c *logpb.AccessLogCommon) {
+			packed, _ := anypb.New(&aipb.TokenUsage{
+				LlmProtocol: aitypepb.LLMProtocol_ANTHROPIC_MESSAGES, InputTokens: wrapperspb.UInt64(25), OutputTokens: wrapperspb.UInt64(40),
+				InputTokenDetails: &aipb.InputTokenDetails{CachedTokens: wrapperspb.UInt64(6), CacheCreationTokens: wrapperspb.UInt64(2)},
+			})
+			c.Metadata.TypedFilterMetadata = map[string]*anypb.Any{typedUsage: packed}
+		}), exchange.Ending{From: exchange.FromLog, Clean: true, Served: served, Usage: &openai.Usage{Prompt: 17, Cached: 6, Out: 40}}, true},
+		{"usage of which a part was lost", with(func(c *logpb.AccessLogCommon) {
+			packed, _ := anypb.New(&aipb.TokenUsage{InputTokens: wrapperspb.UInt64(7), ExtractionStatus: aipb.TokenUsage_PARTIAL})
+			c.Metadata.TypedFilterMetadata = map[string]*anypb.Any{typedUsage: packed}
+		}), exchange.Ending{From: exchange.FromLog, Clean: true, Served: served, UsagePartial: true, Usage: &openai.Usage{Prompt: 7, Cached: openai.Unknown, Out: openai.Unknown}}, true},
+		{"usage that could not be read, or not be believed, is none", with(func(c *logpb.AccessLogCommon) {
+			packed, _ := anypb.New(&aipb.TokenUsage{InputTokens: wrapperspb.UInt64(1 << 40), ExtractionStatus: aipb.TokenUsage_FAILED})
+			c.Metadata.TypedFilterMetadata = map[string]*anypb.Any{typedUsage: packed}
+		}), exchange.Ending{From: exchange.FromLog, Clean: true, Served: served, Usage: &openai.Usage{Prompt: openai.Unknown, Cached: openai.Unknown, Out: openai.Unknown}}, true},
 		{"usage that is not given is unknown", with(func(c *logpb.AccessLogCommon) {
 			packed, _ := anypb.New(&aipb.TokenUsage{OutputTokens: wrapperspb.UInt64(9)})
 			c.Metadata.TypedFilterMetadata = map[string]*anypb.Any{typedUsage: packed}

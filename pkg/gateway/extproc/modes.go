@@ -24,6 +24,8 @@ const (
 	TokenFallbacks = "fallbacks"
 	// TokenLog: the listener writes its gRPC access log to us.
 	TokenLog = "access-log"
+	// TokenUsage: the entries of that log carry the token usage of answers (Envoy 1.40, ai_protocol_manager).
+	TokenUsage = "token-usage"
 	// TokenTrailers: requests with HeaderTrailers take a route without retries.
 	TokenTrailers = "trailers-route"
 )
@@ -46,7 +48,7 @@ const (
 )
 
 // declared is what a gateway's metadata says of it.
-type declared struct{ override, fallbacks, log, trailers bool }
+type declared struct{ override, fallbacks, log, usage, trailers bool }
 
 // readDeclared reads the tokens of ModesKey.
 func readDeclared(ctx context.Context) (d declared) {
@@ -59,6 +61,8 @@ func readDeclared(ctx context.Context) (d declared) {
 				d.fallbacks = true
 			case TokenLog:
 				d.log = true
+			case TokenUsage:
+				d.usage = true
 			case TokenTrailers:
 				d.trailers = true
 			}
@@ -88,7 +92,7 @@ func readModes(p *extprocpb.ProtocolConfiguration, d declared) modes {
 
 // via says what the exchange must know of the transport.
 func (m modes) via(d declared) exchange.Via {
-	v := exchange.Via{Adapter: "extproc", Fallbacks: d.fallbacks, Walks: true, Logs: d.log, Sees: plugins.FirstByte}
+	v := exchange.Via{Adapter: "extproc", Fallbacks: d.fallbacks, Walks: true, Logs: d.log, LogsUsage: d.log && d.usage, Sees: plugins.FirstByte}
 	switch {
 	case m.overrides:
 		v.Sees |= plugins.Usage | plugins.Chunks | plugins.Rewrite

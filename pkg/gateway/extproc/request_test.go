@@ -24,7 +24,7 @@ func chatOf(n int) string {
 	return head + strings.Repeat("a", n-len(head)-len(tail)) + tail
 }
 
-func TestHeaderValues(t *testing.T) {
+func TestP07HeaderValues(t *testing.T) {
 	m := &corepb.HeaderMap{Headers: []*corepb.HeaderValue{
 		{Key: "x-request-id", Value: "by-value"},
 		{Key: "x-request-id", RawValue: []byte("raw")},
