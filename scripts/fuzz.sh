@@ -23,5 +23,7 @@ while IFS=: read -r file target; do
   go test -run '^$' -fuzz "^$target\$" -fuzztime "$span" -fuzzminimizetime 1s "./$package"
   count=$((count + 1))
 done < <(grep -rEo '^func Fuzz[A-Za-z0-9_]+' --include='*_test.go' pkg simulator benchmarks | sed -E 's/func //' | sort)
+echo "edit 1,000,000 bodies and read them back"
+FAIRLEAD_LONG=1000000 go test -count=1 -run '^TestEditedBodies$' ./pkg/openai
 [ "$count" -gt 0 ] || { echo "no fuzz target found"; exit 1; }
 echo "$count fuzz targets, no finding"

@@ -14,7 +14,7 @@ func TestTheTableOfKindsIsTrue(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, table, _ := strings.Cut(string(page), "## Kinds")
-	table, _, _ = strings.Cut(table, "\nA kind whose body")
+	table, _, _ = strings.Cut(table, "\nEach of several")
 	paths := regexp.MustCompile("`([^`]+)`")
 	shapes := map[string]dialect{"OpenAI": openaiDialect, "Anthropic": anthropicDialect, "gRPC": grpcDialect}
 	found := map[string]bool{}

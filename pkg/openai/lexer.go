@@ -48,6 +48,10 @@ type sink interface {
 	key(in node, name []byte) node
 	// element returns the node of the elements of the array at node in.
 	element(in node) node
+	// counted reports whether of numbers in the array that holds node at nothing is wanted but how many there are; numbers
+	// then tells of some.
+	counted(at node) bool
+	numbers(at node, n int)
 	// open and close bracket an object or array; start is the offset of its first byte, end the one behind its last.
 	open(at node, object bool, start int64)
 	close(at node, object bool, end int64)
@@ -97,6 +101,7 @@ type lexer struct {
 	keep  bool   // the sink wants the token
 	name  bool   // the string is a member's name
 	esc   bool   // the string holds an escape
+	slow  bool   // the list in hand is not one of plain numbers
 
 	need, lo, hi byte   // see inHex and inRune
 	literal      string // what of it is still to come
@@ -121,7 +126,13 @@ func (x *lexer) fail(i int, what string) *SyntaxError { return &SyntaxError{x.of
 
 // feed reads the next piece of the document. After an error x must be reset.
 func (x *lexer) feed(c []byte) *SyntaxError {
+	x.slow = false
 	for i := 0; i < len(c); {
+		if x.frame&^objectBit == anywhere && x.state <= wantComma && x.state != wantColon && len(x.stack) > 0 {
+			if i = x.skip(c, i); i >= len(c) {
+				break
+			}
+		}
 		b := c[i]
 		switch x.state {
 		case inString, inEscape, inHex, inRune:
@@ -267,7 +278,7 @@ func (x *lexer) value(c []byte, i int) (int, *SyntaxError) {
 		if b == '{' {
 			x.state = wantFirstKey
 		} else {
-			x.state = wantFirst
+			x.state, x.slow = wantFirst, false
 			x.next = x.elementNode()
 		}
 		i++
@@ -275,6 +286,11 @@ func (x *lexer) value(c []byte, i int) (int, *SyntaxError) {
 		x.begin(i, x.next, inZero)
 		i++
 	case '1', '2', '3', '4', '5', '6', '7', '8', '9':
+		if !x.slow && len(x.stack) > 0 {
+			if j := x.run(c, i); j > i {
+				return j, nil
+			}
+		}
 		x.begin(i, x.next, inDigits)
 		return x.number(c, i+1)
 	case '-':

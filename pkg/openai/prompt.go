@@ -10,6 +10,7 @@ type segment struct {
 type slot struct {
 	from, to int   // its segments in the arena
 	tokens   int64 // their token ids, if it consists of nothing else; Unknown otherwise
+	several  bool  // they are a prompt each
 }
 
 // prompt gathers the segments of a prompt in the order in which the body has them, and puts them into the order of the
@@ -97,7 +98,7 @@ func (p *prompt) begin(at node, start int64) {
 	if s.to == len(p.arena) {
 		p.arena = p.arena[:s.from]
 	}
-	*s = slot{len(p.arena), len(p.arena), Unknown}
+	*s = slot{len(p.arena), len(p.arena), Unknown, false}
 	p.list = list{}
 	p.text = SegmentText
 	if at == systemNode || at == instructionsNode {

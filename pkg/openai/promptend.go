@@ -27,6 +27,9 @@ func (p *prompt) closeList(end int64) {
 		s.tokens = int64(l.numbers)
 	case l.lists > 0:
 		s.tokens = l.tokens
+		s.several = l.lists > 1
+	default:
+		s.several = l.strings > 1 && l.objects == 0
 	}
 }
 
@@ -98,10 +101,16 @@ func (p *prompt) closePart(end int64) {
 // fill writes the prompt into sum.
 func (p *prompt) fill(sum *Summary) {
 	count, tokens, text := 0, int64(0), false
+	used, several := 0, false
 	for i := range p.slots {
 		s, at := &p.slots[i], firstSlot+node(i)
 		if s.to == s.from {
 			continue
+		}
+		used++
+		switch at {
+		case promptNode, inputNode, textNode, inputIDsNode:
+			several = s.several
 		}
 		for _, g := range p.arena[s.from:s.to] {
 			if g.Span.Len() == 0 {
@@ -125,6 +134,7 @@ func (p *prompt) fill(sum *Summary) {
 	if count == 0 {
 		return
 	}
+	sum.Separate = several && used == 1 && len(p.arena) < maxSegments
 	sum.Prompt = make([]Segment, 0, count)
 	for i := range p.slots {
 		for _, g := range p.arena[p.slots[i].from:p.slots[i].to] {

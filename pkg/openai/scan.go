@@ -105,6 +105,18 @@ func (s *Scanner) ModelSeen() bool { return s.modelSeen }
 // byte that is not blank.
 func (s *Scanner) IsObject() bool { return s.object }
 
+// counted implements sink: of token ids it is known where the list begins and ends.
+func (s *Scanner) counted(at node) bool { return at == listNode || at == innerListNode }
+
+// numbers implements sink.
+func (s *Scanner) numbers(at node, n int) {
+	if at == listNode {
+		s.prompt.list.numbers += n
+	} else {
+		s.prompt.list.innerTokens += int64(n)
+	}
+}
+
 // open implements sink.
 func (s *Scanner) open(at node, object bool, start int64) {
 	switch at {

@@ -70,6 +70,9 @@ type Summary struct {
 	Prompt      []Segment
 	PromptBytes int64
 
+	// Separate: the request has several prompts, each a segment of Prompt, that share nothing but what they begin with alike.
+	Separate bool
+
 	// PromptTokens is the exact number of prompt tokens where the client gave token ids or a trace says so; else Unknown.
 	PromptTokens int64
 

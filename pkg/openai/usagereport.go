@@ -100,6 +100,10 @@ func (r *usageReport) key(in node, name []byte) node {
 // element implements sink: no list is looked into.
 func (r *usageReport) element(node) node { return anywhere }
 
+// counted and numbers implement sink: numbers in lists are skipped.
+func (r *usageReport) counted(node) bool { return false }
+func (r *usageReport) numbers(node, int) {}
+
 // open implements sink.
 func (r *usageReport) open(at node, object bool, _ int64) {
 	switch at {

@@ -19,6 +19,7 @@ package blockhash
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -39,6 +40,9 @@ func Seed(model, adapter, salt string) uint64 {
 // Append appends to dst the hashes of the first full blocks of s's prompt, at most limit of them, and returns dst. A block
 // has blockTokens tokens; limit 0 is no limit.
 //
+// Of a request with several prompts (Summary.Separate) each is a chain of its own that begins with seed, one behind the other
+// in dst; blocks that an earlier one has already are left out.
+//
 // Cost is one pass over the prompt's bytes, read where they lie unless a block spans pieces; nothing is allocated but the
 // growth of dst.
 func Append(dst []uint64, s *openai.Summary, seed uint64, blockTokens, limit int) []uint64 {
@@ -50,7 +54,10 @@ func Append(dst []uint64, s *openai.Summary, seed uint64, blockTokens, limit int
 	if size > len(c.small) {
 		c.large = make([]byte, size)
 	}
-	for _, seg := range s.Prompt {
+	for i, seg := range s.Prompt {
+		if s.Separate {
+			c.acc, c.n, c.again, c.first = seed, 0, i > 0, len(dst)
+		}
 		c.mark(seg.Kind)
 		if seg.Kind == openai.SegmentMedia {
 			c.acc = pair(c.acc, whole(s, seg.Span))
@@ -70,6 +77,8 @@ type chain struct {
 	size  int
 	left  int // blocks that may still be hashed
 	dst   []uint64
+	again bool      // this prompt may begin like one before
+	first int       // where the hashes of the request begin in dst
 	n     int       // bytes of the block that has begun
 	small [512]byte // they, or
 	large []byte    // they, in blocks that do not fit
@@ -112,6 +121,12 @@ func (c *chain) write(p []byte) bool {
 
 func (c *chain) block(b []byte) {
 	c.acc = pair(c.acc, xxhash.Sum64(b))
+	if c.again {
+		if slices.Contains(c.dst[c.first:], c.acc) {
+			return
+		}
+		c.again = false // what differs once differs from here on
+	}
 	c.dst = append(c.dst, c.acc)
 	c.left--
 }

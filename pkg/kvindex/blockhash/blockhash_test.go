@@ -256,3 +256,109 @@ func BenchmarkAppend(b *testing.B) {
 		})
 	}
 }
+
+// scanned reads a body sent to api.
+func scanned(t *testing.T, api openai.API, body string) []uint64 {
+	t.Helper()
+	sc := openai.NewScanner(api)
+	if err := sc.Feed([]byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	sum, err := sc.Finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return blockhash.Append(nil, sum, 1, 64, 0)
+}
+
+func TestB04EachPromptIsHashedOnItsOwn(t *testing.T) {
+	text := func(word string, blocks int) string { return strings.Repeat(word, (blocks*256+50)/len(word)) }
+	alpha, beta, common := text("alpha ", 3), text("beta ", 2), text("same ", 2)
+	one := func(prompt string) []uint64 { return scanned(t, openai.Completions, `{"prompt":"`+prompt+`"}`) }
+	list := func(prompts ...string) []uint64 {
+		return scanned(t, openai.Completions, `{"prompt":["`+strings.Join(prompts, `","`)+`"]}`)
+	}
+	if got, want := list(alpha, beta), slices.Concat(one(alpha), one(beta)); len(want) != 5 || !slices.Equal(got, want) {
+		t.Errorf("two prompts: %x, want %x", got, want)
+	}
+	if slices.Equal(list(alpha, beta), list(beta, alpha)) {
+		t.Error("their order makes no difference")
+	}
+	if got := list(alpha, alpha, alpha); !slices.Equal(got, one(alpha)) {
+		t.Errorf("a prompt thrice: %x, want that of once %x", got, one(alpha))
+	}
+	if got := list(common+alpha, common+beta); len(got) != len(one(common+alpha))+len(one(common+beta))-2 {
+		t.Errorf("prompts that begin alike: %d blocks", len(got))
+	}
+	if !slices.Equal(list(alpha), one(alpha)) {
+		t.Error("a list of one prompt is another prompt")
+	}
+	parts := scanned(t, openai.ChatCompletions, `{"messages":[{"content":["`+alpha+`","`+beta+`"]}]}`)
+	if slices.Equal(parts, slices.Concat(one(alpha), one(beta))) {
+		t.Error("the parts of a message are prompts of their own")
+	}
+}
+
+func TestB05TokenIDs(t *testing.T) {
+	ids := func(from, n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "%d,", from+i)
+		}
+		return "[" + strings.TrimSuffix(b.String(), ",") + "]"
+	}
+	one := func(list string) []uint64 { return scanned(t, openai.Completions, `{"model":"m","prompt":`+list+`}`) }
+	a, b := ids(1000, 300), ids(5000, 200)
+	if got, want := one("["+a+","+b+"]"), slices.Concat(one(a), one(b)); len(want) < 6 || !slices.Equal(got, want) {
+		t.Errorf("nested ids: %d blocks, want %d", len(got), len(want))
+	}
+	if got := scanned(t, openai.Embeddings, `{"input":[`+a+`,`+b+`]}`); !slices.Equal(got, one("["+a+","+b+"]")) {
+		t.Error("the ids of embeddings are others")
+	}
+	for _, odd := range []string{"[1,-2]", "[1.5]", "[[1],2]", "[]", "[[]]", `[1,"a"]`} {
+		one(odd) // forwarded, whatever it hashes to
+	}
+}
+
+func TestB07ContentPartsInTheHash(t *testing.T) {
+	body := func(part string) []uint64 {
+		return scanned(t, openai.ChatCompletions, `{"messages":[{"role":"user","content":[{"type":"text","text":"what?"},`+part+`,{"type":"text","text":"`+strings.Repeat("and more ", 60)+`"}]}]}`)
+	}
+	image := func(last string) string {
+		return `{"type":"image_url","image_url":{"url":"https://img.example/` + strings.Repeat("a", 300) + last + `.png"}}`
+	}
+	for name, pair := range map[string][2]string{
+		"images that differ in their last bytes": {image("1"), image("2")},
+		"audio":                                  {`{"type":"audio_url","audio_url":{"url":"a"}}`, `{"type":"audio_url","audio_url":{"url":"b"}}`},
+		"parts of an unknown type":               {`{"type":"novelty","x":1}`, `{"type":"novelty","x":2}`},
+	} {
+		if a, b := body(pair[0]), body(pair[1]); len(a) == 0 || a[0] == b[0] {
+			t.Errorf("%s hash alike: %x, %x", name, a, b)
+		}
+	}
+}
+
+func TestB08ToolsArePartOfThePrompt(t *testing.T) {
+	body := func(name string) []uint64 {
+		return scanned(t, openai.ChatCompletions, `{"messages":[{"role":"user","content":"`+strings.Repeat("hello ", 100)+`"}],"tools":[{"type":"function","function":{"name":"`+name+
+			`","parameters":{"enum":["`+strings.Repeat(`word","`, 45_000)+`"]}}}]}`)
+	}
+	a, b := body("f1"), body("f2")
+	if len(a) < 1000 || len(a) != len(b) {
+		t.Fatalf("%d and %d blocks", len(a), len(b))
+	}
+	for i := range a {
+		if a[i] == b[i] {
+			t.Fatalf("block %d is the same though the tools differ before it", i)
+		}
+	}
+}
+
+func TestB10SystemComesFirst(t *testing.T) {
+	body := func(system string) []uint64 {
+		return scanned(t, openai.Messages, `{"messages":[{"role":"user","content":"`+strings.Repeat("hello ", 100)+`"}],"max_tokens":5,"model":"m","system":[{"type":"text","text":"`+system+`"}]}`)
+	}
+	if a, b := body("S"), body("T"); len(a) == 0 || a[0] == b[0] {
+		t.Errorf("the system text is not in block 0: %x, %x", a, b)
+	}
+}
