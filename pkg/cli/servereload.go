@@ -210,7 +210,7 @@ func (r *reloader) replace(file *config.File, built *plugins.Built) (refused []s
 		return []string{err.Error()}
 	}
 	r.built, r.scheduler = built, next
-	r.metrics.Configured(poolsOfModels(built))
+	r.metrics.Configured(metered(built))
 	r.log.Info("configuration in force", "digest", file.Digest(), "source", file.Name, "state_kept", kept, "state_lost", lost)
 	return nil
 }

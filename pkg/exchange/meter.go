@@ -30,13 +30,17 @@ type Metered struct {
 	To   string
 	Addr netip.AddrPort
 
+	// Prompt is the prompt's length in tokens as it was booked, and Matched how much of it was believed to be cached there;
+	// both are Unknown before.
+	Prompt, Matched int64
+
 	// Request and Answer are the bytes of the bodies; Unknown where they were not seen, or not whole.
 	Request, Answer int64
 }
 
 // metered describes the exchange for the meter.
 func (x *Exchange) metered() Metered {
-	m := Metered{API: x.r.API, Model: x.r.Model(), Target: x.r.Target, Request: openai.Unknown, Answer: openai.Unknown}
+	m := Metered{API: x.r.API, Model: x.r.Model(), Target: x.r.Target, Request: openai.Unknown, Answer: openai.Unknown, Prompt: openai.Unknown, Matched: openai.Unknown}
 	if x.r.Body != nil {
 		m.Stream = x.r.Body.Stream
 	}
@@ -51,6 +55,7 @@ func (x *Exchange) metered() Metered {
 	}
 	if len(x.legs) > 0 {
 		m.To, m.Addr = x.legs[0].names[0], x.legs[0].addrs[0]
+		m.Prompt, m.Matched = x.prompt, x.prompt-x.legs[0].load.UncachedPrefill
 	}
 	return m
 }

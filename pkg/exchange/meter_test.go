@@ -74,7 +74,7 @@ func TestWhatTheMeterIsToldOfARequest(t *testing.T) {
 	w := newWorld(t, func(o *exchange.Options) { o.Meter, o.Full = m, true }, nil)
 	x, a := w.forwarded(proxied)
 	decided := m.last
-	if decided.Model == "" || decided.Target.Pool != "default" || decided.Target.Model != decided.Model || decided.To == "" || decided.Addr != a.To[0] || decided.Request <= 0 || decided.Answer != -1 {
+	if decided.Model == "" || decided.Target.Pool != "default" || decided.Target.Model != decided.Model || decided.To == "" || decided.Addr != a.To[0] || decided.Request <= 0 || decided.Answer != -1 || decided.Prompt <= 0 || decided.Matched != 0 {
 		t.Errorf("decided %+v", decided)
 	}
 	x.Response(w.now, openai.Headers{{Name: ":status", Value: "200"}}, a.To[0], false)

@@ -67,6 +67,7 @@ func (x *Exchange) book(c *plugins.Cycle, legs []plugins.Leg, books *pool.Books)
 	if x.r.Body == nil && x.r.API.Generates() && x.expected > 0 {
 		prompt = x.expected / 4 // decided before the body came: its length is what there is
 	}
+	x.prompt = prompt
 	x.legs = make([]leg, len(legs))
 	for i, chosen := range legs {
 		l := &x.legs[i]

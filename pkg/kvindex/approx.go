@@ -43,6 +43,17 @@ func (x *Approximate) Match(s *pool.Snapshot, ids []pool.ID, hashes []uint64, bl
 	}
 }
 
+// Held returns how many blocks are believed to be held, by all endpoints together.
+func (x *Approximate) Held() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := 0
+	for i := range x.holders {
+		n += x.holders[i].held.size
+	}
+	return n
+}
+
 // sweep drops the tables of those who are not in s any more. A membership older than the last one seen is not looked at.
 func (x *Approximate) sweep(s *pool.Snapshot) {
 	if s.Version <= x.version {

@@ -103,9 +103,12 @@ func TestAStaleCreditIsRefused(t *testing.T) {
 func TestWhoLeavesIsForgotten(t *testing.T) {
 	x := &Approximate{}
 	x.Credit(pool.Ref{ID: 1, Incarnation: 1}, chain(1, 1000), 64, 64000)
+	if n := x.Held(); n != 1000 {
+		t.Errorf("%d blocks are held, want 1000", n)
+	}
 	s := membership(2, 1, 0)
 	x.Match(s, s.Members, nil, make([]int32, 2))
-	if x.holders[1].held.nodes != nil {
+	if x.holders[1].held.nodes != nil || x.Held() != 0 {
 		t.Error("the table of an endpoint that left is kept")
 	}
 }

@@ -122,6 +122,15 @@ func (p *Producer) Inherit(from any, pools []int) {
 	}
 }
 
+// Blocks returns how many blocks are believed to be held in all pools.
+func (p *Producer) Blocks() int {
+	n := 0
+	for _, x := range p.indexes {
+		n += x.Held()
+	}
+	return n
+}
+
 // Describe hashes the prompt. Where the summary brings hashes, as a trace does, these are taken.
 func (p *Producer) Describe(r *plugins.Request) {
 	hashes := p.hashes.Of(r)[:0]

@@ -456,6 +456,21 @@ func (b *Built) CachedTokens(c *Cycle, id pool.ID) int64 {
 	return max(col[id], 0)
 }
 
+// Instance is a plugin of a configuration.
+type Instance struct {
+	Name, Type string
+	Plugin     any
+}
+
+// Plugins yields each plugin, in the order of the configuration, those added by default last.
+func (b *Built) Plugins(yield func(Instance) bool) {
+	for _, it := range b.instances {
+		if !yield(Instance{it.name, it.typ, it.value}) {
+			return
+		}
+	}
+}
+
 // Instances lists the plugins as "name (type)", those added by default marked, for configuration output.
 func (b *Built) Instances() []string {
 	var out []string

@@ -54,15 +54,28 @@ var (
 type MetricsOptions struct {
 	// Log hears the first of each kind of reason, and further ones once a minute with their number; nil discards.
 	Log *slog.Logger
-	// Models are the models and aliases of the configuration, each with its pool: they keep their labels in any flood. A
-	// reload adds to them with Configured.
-	Models map[string]string
+	// Configuration is that of the start; a reload tells the next one with Configured.
+	Configuration Configuration
 	// LabelSets bounds the series of labels that clients choose: models and tenants; DefaultLabelSets.
 	LabelSets int
 	// Legacy prints llm-d's metrics under their older names too.
 	Legacy bool
 	// Version and Commit are what was built.
 	Version, Commit string
+}
+
+// Configuration is what metrics take from the configuration in force.
+type Configuration struct {
+	// Models are the models and aliases of the pools, each with its pool: they keep their labels in any flood.
+	Models map[string]string
+	// Prefix is the producer that says what of a prompt is cached where; the zero PrefixProducer is none.
+	Prefix PrefixProducer
+}
+
+// PrefixProducer is a plugin that keeps an index of prefixes. Size returns the blocks in it.
+type PrefixProducer struct {
+	Name, Type string
+	Size       func() int
 }
 
 // NewMetrics returns metrics on a registry of their own, with those of process and runtime.
@@ -129,9 +142,9 @@ func NewMetrics(o MetricsOptions) *Metrics {
 	return m
 }
 
-// Configured tells the models and aliases of a configuration that was put in force, each with its pool. They keep their
-// labels, unless the bound of label sets was reached before.
-func (m *Metrics) Configured(models map[string]string) { m.upstream.configured(models) }
+// Configured tells of a configuration that was put in force. Its models keep their labels, unless the bound of label sets
+// was reached before.
+func (m *Metrics) Configured(c Configuration) { m.upstream.configured(c) }
 
 // poolSeries are the series of a pool that each request adds to. Their number is bounded by that of the pools, whose names
 // come from configurations.

@@ -23,6 +23,7 @@ type upstream struct {
 	attempts table[string, attemptSeries] // by target
 
 	models atomic.Pointer[map[string]string] // configured names, each with its pool
+	index  prefixIndex
 
 	decision, processing pair[prometheus.Observer]
 	pollErrors           pair[prometheus.Counter]
@@ -221,7 +222,11 @@ func newUpstream(registry *prometheus.Registry, o *MetricsOptions) *upstream {
 	f := &families{registry, o.Legacy}
 	u := &upstream{}
 	u.models.Store(&map[string]string{})
-	u.configured(o.Models)
+	u.index.size = prometheus.NewDesc(f.name("prefix_indexer_size"), "Blocks in the index of prefixes, of all endpoints together.", pluginLabels, nil)
+	u.index.ratio = f.histogram("prefix_indexer_hit_ratio", "inference_extension_prefix_indexer_hit_ratio", "Share of a prompt that was believed to be cached where the request went.", ratioBuckets, pluginLabels, nil)
+	u.index.bytes = f.histogram("prefix_indexer_hit_bytes", "inference_extension_prefix_indexer_hit_bytes", "Bytes of a prompt that were believed to be cached where the request went, at 4 a token.", hitBuckets, pluginLabels, nil)
+	registry.MustRegister(&u.index)
+	u.configured(o.Configuration)
 
 	total := f.counter("request_total", "inference_objective_request_total", "Requests that were forwarded.", requestLabels, []string{"model_name", "target_model_name", "priority"})
 	errors := f.counter("request_error_total", "inference_objective_request_error_total", "Requests that were refused, or whose engine broke off.",
@@ -311,12 +316,13 @@ func newUpstream(registry *prometheus.Registry, o *MetricsOptions) *upstream {
 
 // configured adds names that keep their labels. Once the bound has been reached it adds none: a request that was counted
 // under "other" must end there too, or the running ones of both would never again be right.
-func (u *upstream) configured(models map[string]string) {
+func (u *upstream) configured(c Configuration) {
+	u.index.configured(c.Prefix)
 	if u.requests.full(u.requests.known()) {
 		return
 	}
 	all := maps.Clone(*u.models.Load())
-	maps.Copy(all, models)
+	maps.Copy(all, c.Models)
 	u.models.Store(&all)
 }
 
@@ -353,6 +359,7 @@ func (u *upstream) decided(m *exchange.Metered, refused reason.ID, wait pool.Ins
 	}
 	count(u.attempts.of(l.target).to.of(place{m.To, m.Addr.Port()}), 1)
 	observe(&u.processing, time.Duration(wait).Seconds())
+	u.index.matched(m.Matched, m.Prompt)
 }
 
 func (u *upstream) settled(m *exchange.Metered, o *plugins.Outcome) {

@@ -27,7 +27,7 @@ import (
 func chat(alias, model string) exchange.Metered {
 	return exchange.Metered{
 		API: openai.ChatCompletions, Model: alias, Target: plugins.Target{Pool: "default", Model: model},
-		To: "ns/a", Addr: netip.MustParseAddrPort("192.0.2.1:8000"), Request: 1000, Answer: 500,
+		To: "ns/a", Addr: netip.MustParseAddrPort("192.0.2.1:8000"), Request: 1000, Answer: 500, Prompt: 100, Matched: 25,
 	}
 }
 
@@ -35,7 +35,10 @@ func chat(alias, model string) exchange.Metered {
 func touched(t *testing.T, legacy bool) *world {
 	t.Helper()
 	w := newWorld(t, func(o *Options) {
-		o.Metrics = NewMetrics(MetricsOptions{Legacy: legacy, Models: map[string]string{"m": "default", "alias": "default"}, Version: "v1", Commit: "abc"})
+		o.Metrics = NewMetrics(MetricsOptions{Legacy: legacy, Version: "v1", Commit: "abc", Configuration: Configuration{
+			Models: map[string]string{"m": "default", "alias": "default"},
+			Prefix: PrefixProducer{Name: "p", Type: "approx-prefix-cache-producer", Size: func() int { return 17 }},
+		}})
 	})
 	m := w.m
 	outcome := plugins.Outcome{TTFT: 100 * time.Millisecond, Total: time.Second, Prompt: 10, Cached: 5, Out: 10}
@@ -207,6 +210,10 @@ func TestValuesOfOtherPickersMetrics(t *testing.T) {
 		`llm_d_epp_per_endpoint_queue_size{model_server_endpoint="b",name="default"} 5`, `inference_pool_per_pod_queue_size{model_server_pod="b",name="default"} 5`,
 		`llm_d_epp_info{build_ref="v1",commit="abc"} 1`, `llm_d_epp_datalayer_poll_errors_total{source_type="metrics-data-source"} 1`,
 		`inference_objective_request_total{model_name="m",priority="0",target_model_name="m"} 2`, `inference_objective_running_requests{model_name="m"} 0`,
+		`llm_d_epp_prefix_indexer_size{plugin_name="p",plugin_type="approx-prefix-cache-producer"} 17`,
+		`llm_d_epp_prefix_indexer_hit_ratio_sum{plugin_name="p",plugin_type="approx-prefix-cache-producer"} 0.75`,
+		`llm_d_epp_prefix_indexer_hit_bytes_sum{plugin_name="p",plugin_type="approx-prefix-cache-producer"} 300`,
+		`inference_extension_prefix_indexer_hit_ratio_count 3`,
 		`fairlead_scrapes_total{outcome="status"} 1`,
 	} {
 		if !strings.Contains(page, "\n"+line+"\n") {
@@ -240,7 +247,7 @@ func TestPoolsWithoutFreshSamplesHaveNoAverage(t *testing.T) {
 
 // 100,000 requests with names out of a client's head.
 func TestM10AFloodOfLabels(t *testing.T) {
-	m := NewMetrics(MetricsOptions{Models: map[string]string{"known": "default", "alias": "default"}, Legacy: true, LabelSets: 50})
+	m := NewMetrics(MetricsOptions{Configuration: Configuration{Models: map[string]string{"known": "default", "alias": "default"}}, Legacy: true, LabelSets: 50})
 	flood := func(i int) {
 		of := chat(fmt.Sprintf("random-%d", i), fmt.Sprintf("random-%d", i))
 		of.Target.Subscription = fmt.Sprintf("tenant-%d", i%1000)
@@ -286,6 +293,51 @@ func TestM10AFloodOfLabels(t *testing.T) {
 		m.Settled(of, plugins.Outcome{Total: time.Second, TTFT: -1, Prompt: -1, Cached: -1, Out: -1})
 	}); allocations != 0 {
 		t.Errorf("%v allocations of a name beyond the bound", allocations)
+	}
+}
+
+// A configuration may come when requests run.
+func TestConfigurationsAreReplaced(t *testing.T) {
+	m := NewMetrics(MetricsOptions{LabelSets: 1})
+	count := func() (n int) {
+		list, err := m.registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range list {
+			if strings.HasPrefix(f.GetName(), "llm_d_epp_prefix_indexer_") {
+				n++
+			}
+		}
+		return n
+	}
+	if n := count(); n != 0 {
+		t.Errorf("%d families of an index that nobody keeps", n)
+	}
+	m.Configured(Configuration{Models: map[string]string{"m": "default"}, Prefix: PrefixProducer{Name: "p", Type: "t", Size: func() int { return 1 }}})
+	if n := count(); n != 3 {
+		t.Errorf("%d families of an index", n)
+	}
+	m.Decided(chat("x", "x"), 0, 0)
+	m.Decided(chat("late", "late"), 0, 0) // beyond the bound: other
+	m.Configured(Configuration{Models: map[string]string{"late": "default"}})
+	m.Settled(chat("late", "late"), plugins.Outcome{TTFT: -1})
+	m.Decided(chat("m", "m"), 0, 0)
+	m.Settled(chat("m", "m"), plugins.Outcome{TTFT: -1})
+	list, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	running := map[string]float64{}
+	for _, f := range list {
+		if f.GetName() == "llm_d_epp_request_running" {
+			for _, s := range f.GetMetric() {
+				running[s.GetLabel()[1].GetValue()] = s.GetGauge().GetValue()
+			}
+		}
+	}
+	if want := map[string]float64{"x": 1, "other": 0, "m": 0}; !cmp.Equal(want, running) {
+		t.Errorf("running %v, want %v", running, want)
 	}
 }
 
