@@ -78,22 +78,3 @@ func group(c *cobra.Command) {
 		return &usageError{fmt.Errorf("there is no command %q; see %s --help", c.CommandPath()+" "+args[0], c.CommandPath())}
 	}
 }
-
-// refuseWrongArguments makes a wrong number of arguments, anywhere below c, a wrong use that names the help.
-func refuseWrongArguments(c *cobra.Command) {
-	if check := c.Args; check != nil {
-		c.Args = func(c *cobra.Command, args []string) error {
-			err := check(c, args)
-			switch {
-			case err == nil:
-				return nil
-			case len(args) > 0 && check(c, nil) == nil:
-				err = fmt.Errorf("%q is one argument too many", args[len(args)-1])
-			}
-			return &usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
-		}
-	}
-	for _, sub := range c.Commands() {
-		refuseWrongArguments(sub)
-	}
-}

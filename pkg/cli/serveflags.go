@@ -166,6 +166,8 @@ func (f *serveFlags) check(given func(flag string) bool) error {
 		return fmt.Errorf("--booking-deadline is %v; more than 0", f.exchange.BookingDeadline)
 	case f.labelSets < 1:
 		return fmt.Errorf("--metrics-label-sets is %d; at least 1", f.labelSets)
+	case f.scrape.Interval < telemetry.MinInterval:
+		return fmt.Errorf("--refresh-metrics-interval is %v; at least %v", f.scrape.Interval, telemetry.MinInterval)
 	case f.scrape.MaxPage < 1:
 		return fmt.Errorf("--metrics-page-max-bytes is %d; at least 1", f.scrape.MaxPage)
 	case f.drain < 0:

@@ -114,6 +114,10 @@ func moreEntries() []plugins.Entry {
 }
 
 func TestOldTypesAndParameters(t *testing.T) {
+	schema, err := compile(moreEntries())
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, row := range []struct {
 		name, text string
 		said       []string
@@ -183,10 +187,6 @@ func TestOldTypesAndParameters(t *testing.T) {
 					t.Error("it does not load")
 				}
 				return
-			}
-			schema, err := compile(moreEntries())
-			if err != nil {
-				t.Fatal(err)
 			}
 			if verdict, _ := validate(t, schema, head+"plugins:\n"+row.text); verdict != nil {
 				t.Errorf("it loads, and the schema refuses it: %v", verdict)

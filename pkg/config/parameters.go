@@ -126,6 +126,11 @@ func (r *reader) set(param plugins.Param, value *yaml.Node, where string) {
 			return
 		}
 	case "!!str":
+		// Line ends are the form of a block of lines.
+		if text := strings.TrimRight(n.Value, "\n"); strings.TrimSpace(text) != text {
+			r.errorf(at(value), CodeOutOfBounds, "remove it", "%s: %s is %q, with a space or line end too many", where, param.Path, shortened(n.Value))
+			return
+		}
 		refuse(param.SetString(n.Value))
 		return
 	}

@@ -48,7 +48,7 @@ func TestEveryConfigurationSurvivesItsEffectiveText(t *testing.T) {
 			scorers = append(scorers, fmt.Sprintf("s%d", i))
 			parameters = append(parameters, fmt.Sprintf("{full: %d, share: %v, wait: %dms, size: %d, names: [%s], tiers: [{name: %s}], weights: {%s: %d}}",
 				rapid.IntRange(1, 1000).Draw(rt, "full"), rapid.Float64Range(0, 1).Draw(rt, "share"), rapid.IntRange(1, 1<<40).Draw(rt, "wait"),
-				rapid.Int64().Draw(rt, "size"), quoted(scalar().Draw(rt, "name")), quoted(scalar().Draw(rt, "tier")),
+				rapid.Int64().Draw(rt, "size"), quoted(strings.TrimSpace(scalar().Draw(rt, "name"))), quoted(strings.TrimSpace(scalar().Draw(rt, "tier"))),
 				quoted(scalar().Draw(rt, "key")), rapid.Int32().Draw(rt, "value")))
 		}
 		model, alias := scalar().Filter(func(s string) bool { return s != "" }).Draw(rt, "model"), scalar().Filter(func(s string) bool { return s != "" }).Draw(rt, "alias")

@@ -314,3 +314,19 @@ func TestTheIndexOutlivesAConfigurationWithTheSameParameters(t *testing.T) {
 		t.Errorf("with other blocks %v is known as cached", cached)
 	}
 }
+
+// An endpoint whose engine does not say how much it holds is believed to hold lruCapacityPerServer blocks, and no more.
+func TestC04CapacityIsKept(t *testing.T) {
+	g := newRig(t, func(p *kvindex.Producer) { p.LRUCapacityPerServer = 10 }, "a", "b")
+	for i := range 250 {
+		g.send("a", body("m", text(fmt.Sprint("x", i, "-"), 4))) // 1000 different blocks
+	}
+	held := 0
+	for i := range 250 {
+		s := g.send("b", body("m", text(fmt.Sprint("x", i, "-"), 4)))
+		held += int(s.Cached["a"]) / 64
+	}
+	if held > 10 || held < 8 { // two whole prompts, and of a third what is left
+		t.Errorf("%d blocks are believed cached, of a capacity of 10", held)
+	}
+}

@@ -247,6 +247,9 @@ func Build(spec Spec, entries []Entry, ports ...any) (*Built, error) {
 			added = true
 		}
 		if len(missing) == 0 {
+			if err := b.circle(); err != nil {
+				return nil, err
+			}
 			return b, b.plan()
 		}
 		if !added {
