@@ -279,6 +279,24 @@ func TestFallbacksBeforeTheFirstByte(t *testing.T) {
 	w.wantOpen(0)
 }
 
+// A gateway that walks the list itself must not come to its end while it has attempts left: what it does then is its own.
+func TestAListForAGatewayThatWalksIsAsLongAsItsAttempts(t *testing.T) {
+	w := newWorld(t, nil, nil)
+	walks := exchange.Via{Adapter: "ext_proc", Sees: plugins.FirstByte, Walks: true, Fallbacks: true, HasSubset: true, Subset: []string{address(0, 0).String(), address(0, 1).String()}}
+	x, a := w.forwarded(walks)
+	if len(a.To) != 3 || a.To[2] != a.To[0] || a.To[1] == a.To[0] {
+		t.Errorf("the list is %v; want the two of the subset, and the first again", a.To)
+	}
+	if reply := x.Failed(w.now, a.To[1], reason.UpstreamUnreachable).Reply; reply == nil || reply.Status != 503 {
+		t.Errorf("at the end of the list: %+v", reply)
+	}
+	walks.Fallbacks = false
+	if _, a := w.forwarded(walks); len(a.To) != 1 {
+		t.Errorf("a gateway that knows no lists gets %v", a.To)
+	}
+	w.wantOpen(1)
+}
+
 func TestTheServedEndpointIsComparedWithThePick(t *testing.T) {
 	via := static
 	via.Fallbacks = true

@@ -85,6 +85,22 @@ func (x *Exchange) book(c *plugins.Cycle, legs []plugins.Leg, books *pool.Books)
 		l.booking = books.Book(l.refs[0], l.load, x.r.Now+pool.Instant(x.s.o.BookingDeadline))
 	}
 	x.to = x.legs[0].addrs
+	if x.via.Walks && x.via.Fallbacks {
+		x.to = repeated(x.to, x.want)
+	}
+}
+
+// repeated returns the list at least n long, by going through it again. A gateway that walks a list on its own goes on after its
+// end, to any pod that it knows, also to one of another pool; a list that is as long as its attempts leaves it no such step.
+func repeated(list []netip.AddrPort, n int) []netip.AddrPort {
+	if len(list) >= n {
+		return list
+	}
+	out := make([]netip.AddrPort, n)
+	for i := range out {
+		out[i] = list[i%len(list)]
+	}
+	return out
 }
 
 func (x *Exchange) expectedOutput() int64 {
