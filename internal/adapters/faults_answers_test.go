@@ -28,6 +28,12 @@ func reports(name, path, media string, prompt, cached, out int, pieces ...string
 
 const sse = "text/event-stream"
 
+// unended is a row whose stream has no end of its own.
+func unended(r row) row {
+	r.want = "200 no_terminator: 1"
+	return r
+}
+
 func TestS01UsageAndDoneApart(t *testing.T) {
 	fault(t, reports("two frames", chat, sse, 7, -1, 3,
 		"data: {\"id\":\"1\",\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3,\"total_tokens\":10}}\n\n", "data: [DONE]\n\n"))
@@ -35,14 +41,14 @@ func TestS01UsageAndDoneApart(t *testing.T) {
 
 func TestS03LineEnds(t *testing.T) {
 	const usage = `{"usage":{"prompt_tokens":7,"completion_tokens":3}}`
-	fault(t, reports("CRLF, no space", chat, sse, 7, -1, 3, "data:"+usage+"\r\n\r\n"),
-		reports("CR", chat, sse, 7, -1, 3, "data:"+usage+"\r\r"),
-		reports("comments between", chat, sse, 7, -1, 3, ": keep-alive\n\n", "data: {}\n\n: keep-alive\n\ndata: "+usage+"\n\n: keep-alive\n\n"),
-		reports("two lines of data", chat, sse, 7, -1, 3, "data: {\"usage\":\ndata: {\"prompt_tokens\":7,\"completion_tokens\":3}}\n\n"))
+	fault(t, reports("CRLF, no space", chat, sse, 7, -1, 3, "data:"+usage+"\r\n\r\ndata:[DONE]\r\n\r\n"),
+		reports("CR", chat, sse, 7, -1, 3, "data:"+usage+"\r\rdata: [DONE]\r\r"),
+		reports("comments between", chat, sse, 7, -1, 3, ": keep-alive\n\n", "data: {}\n\n: keep-alive\n\ndata: "+usage+"\n\n: keep-alive\n\ndata: [DONE]\n\n"),
+		reports("two lines of data", chat, sse, 7, -1, 3, "data: {\"usage\":\ndata: {\"prompt_tokens\":7,\"completion_tokens\":3}}\n\ndata: [DONE]\n\n"))
 }
 
 func TestS04NoTerminator(t *testing.T) {
-	fault(t, reports("the stream ends after its usage", chat, sse, 7, -1, 3, "data: {\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3}}\n\n"))
+	fault(t, unended(reports("the stream ends after its usage", chat, sse, 7, -1, 3, "data: {\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":3}}\n\n")))
 }
 
 func TestS06StreamOptionsStayAsTheyAre(t *testing.T) {
@@ -86,8 +92,9 @@ func TestS10ResponsesTerminalEvents(t *testing.T) {
 func TestS12MalformedUsage(t *testing.T) {
 	for usage, prompt := range map[string]int{`"none"`: -1, `{"prompt_tokens":"12"}`: 12, `{"prompt_tokens":1e30}`: -1, `{"prompt_tokens":-4}`: -1, `{"prompt_tokens_details":7}`: -1} {
 		r := reports("usage is "+usage, chat, "application/json", prompt, -1, -1, `{"usage":`+usage+`}`)
-		if prompt < 0 {
-			r.want = "200 usage_missing: 1"
+		switch {
+		case prompt < 0:
+			r.want = "200 usage_missing: 1 usage_rejected: 1"
 		}
 		fault(t, r)
 	}
@@ -152,7 +159,29 @@ func TestB17EngineErrorsPass(t *testing.T) {
 func TestB19AnswersKeepTheirModel(t *testing.T) {
 	const body = `{"id":"1","model": "m-base","choices":[{"message":{"content":"say \"model\":\"m-base\" and \\\"model\\\": \\\"m-base\\\""}}]}`
 	fault(t, row{name: "a JSON answer", config: renames, answer: status(200, body, "Content-Type", "application/json"), play: calls(post(chat, `{"model":"m","messages":[]}`)), check: answered(body)},
-		row{name: "an event stream", config: renames, answer: stream(sse, "data: "+body[:30], body[30:]+"\n\n"), play: calls(post(chat, `{"model":"m","messages":[]}`)), check: answered("data: " + body + "\n\n")})
+		row{name: "an event stream", config: renames, answer: stream(sse, "data: "+body[:30], body[30:]+"\n\ndata: [DONE]\n\n"), play: calls(post(chat, `{"model":"m","messages":[]}`)), check: answered("data: " + body + "\n\ndata: [DONE]\n\n")})
+}
+
+// A client that leaves is one end of its exchange, with the books at zero: rows of the whole table, under the name of the fault.
+func TestS16TheClientLeaves(t *testing.T) {
+	wanted := map[string]bool{
+		"a client that leaves while its answer streams": true, "a client that leaves before its answer begins": true,
+		"a client that leaves in the midst of its body": true,
+	}
+	for _, r := range rows() {
+		if wanted[r.name] {
+			delete(wanted, r.name)
+			r.check = func(t *testing.T, got *transcript) {
+				if got.Booked != 0 || strings.Count(strings.Join(got.Meter, "\n"), "settled") > 1 {
+					t.Errorf("%d are booked, counted as %q", got.Booked, got.Meter)
+				}
+			}
+			fault(t, r)
+		}
+	}
+	if len(wanted) > 0 {
+		t.Errorf("rows that are gone: %v", wanted)
+	}
 }
 
 func TestS18ErrorBeforeTheStream(t *testing.T) {
@@ -170,5 +199,5 @@ func TestS22NoCompletionTokens(t *testing.T) {
 func TestS24Pings(t *testing.T) {
 	ping := "event: ping\ndata: {\"type\":\"ping\"}\n\n"
 	pieces := []string{ping, ping, ping, "event: message_delta\ndata: {\"type\":\"message_delta\",\"usage\":{\"input_tokens\":3,\"output_tokens\":4}}\n\n"}
-	fault(t, reports("pings are passed on", "/v1/messages", sse, 3, -1, 4, pieces...))
+	fault(t, unended(reports("pings are passed on", "/v1/messages", sse, 3, -1, 4, pieces...)))
 }

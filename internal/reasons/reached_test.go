@@ -40,6 +40,14 @@ func refused(id reason.ID, text string, set func(*exchange.Options), method, pat
 	}
 }
 
+// streamed is a reason of an event stream whose usage a hook wants.
+func streamed(events string) reached {
+	return noted(with("test-usage-hook"), seesAll, hello, func(w *world, x *exchange.Exchange, a exchange.Action) {
+		x.Response(w.now, ok(openai.Header{Name: "content-type", Value: "text/event-stream"}), a.To[0], false)
+		x.Chunk(w.now, []byte(events), true)
+	})
+}
+
 func zipped(text string) string {
 	var b strings.Builder
 	z := gzip.NewWriter(&b)
@@ -177,6 +185,9 @@ schedulingProfiles:
 			x.Response(w.now, ok(openai.Header{Name: "content-type", Value: "application/json"}), a.To[0], false)
 			x.Chunk(w.now, []byte(`{"choices":[]}`), true)
 		}),
+		reason.UsageRejected: streamed("data: {\"usage\":{\"prompt_tokens\":-4,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n"),
+		reason.EventSkipped:  streamed("data: " + strings.Repeat("x", 5<<20) + "\n\ndata: {\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n"),
+		reason.NoTerminator:  streamed("data: {\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":1}}\n\n"),
 		reason.UsagePartial: noted(byChance, seesHeaders, hello, func(w *world, x *exchange.Exchange, _ exchange.Action) {
 			w.s.Ended(w.now, x.ID, exchange.Ending{Clean: true, Usage: &openai.Usage{Prompt: 7}, UsagePartial: true})
 		}),

@@ -59,7 +59,7 @@ func (x *Exchange) readBody(chunk []byte, end bool) *reason.Refusal {
 	if refusal := x.judge(err); refusal != nil {
 		return refusal
 	}
-	if b.strict && b.reader != nil && (end || b.reader.Told(x.s.o.Built.Reads == plugins.ReadsModel)) {
+	if b.strict && b.reader != nil && (end || b.cut || b.reader.Told(x.s.o.Built.Reads == plugins.ReadsModel)) {
 		if fault := b.reader.Summary().ModelFault; fault != "" {
 			return reason.Refuse(reason.InvalidModel, "\"model\" %s", fault)
 		}

@@ -324,6 +324,7 @@ func (x *Exchange) settleAs(now pool.Instant, ending reason.ID) {
 	x.settled = true
 	x.isOver()
 	u := x.usageOf()
+	x.noteReading(ending)
 	if x.ending.UsagePartial {
 		x.note(reason.UsagePartial, "")
 	}
@@ -348,6 +349,23 @@ func (x *Exchange) settleAs(now pool.Instant, ending reason.ID) {
 		r.Outcome = &o
 		r.Reasons = append(r.Reasons[:len(r.Reasons):len(r.Reasons)], x.reasons[min(len(r.Reasons), len(x.reasons)):]...)
 	})
+}
+
+// noteReading notes what was odd about an answer whose events we read.
+func (x *Exchange) noteReading(ending reason.ID) {
+	if x.usage == nil {
+		return
+	}
+	x.usage.Close()
+	if x.usage.Rejected() > 0 {
+		x.note(reason.UsageRejected, "")
+	}
+	if x.usage.Skipped() > 0 {
+		x.note(reason.EventSkipped, "")
+	}
+	if ending == 0 && x.r.API.Generates() && x.usage.Unterminated() {
+		x.note(reason.NoTerminator, "")
+	}
 }
 
 func (x *Exchange) nameOf(ref pool.Ref) string {

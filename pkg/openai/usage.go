@@ -114,6 +114,9 @@ func (u *UsageReader) Events() int64 {
 // message that says it is complete.
 func (u *UsageReader) Done() bool { return u.done || u.grpc != nil && u.grpc.isDone() }
 
+// Unterminated reports whether the answer is a stream of events that did not come to its end, as far as Done knows one.
+func (u *UsageReader) Unterminated() bool { return u.stream && u.count > 0 && !u.done }
+
 // Skipped returns how many events were too long to be read.
 func (u *UsageReader) Skipped() int64 { return u.events.Skipped() }
 

@@ -70,6 +70,9 @@ const (
 
 	// Without status: the answer was served.
 	UsagePartial
+	UsageRejected
+	EventSkipped
+	NoTerminator
 )
 
 var table = [...]Row{
@@ -227,4 +230,13 @@ var table = [...]Row{
 	UsagePartial: {Code: "usage_partial",
 		Means:  "the gateway lost some of what reports an answer's token usage; the numbers may be early ones",
 		Remedy: "raise the limits of token_usage in Envoy's ai_protocol_manager"},
+	UsageRejected: {Code: "usage_rejected",
+		Means:  "an answer reported a number of tokens that cannot be; it counts as not reported",
+		Remedy: "check the engine's version: a number is negative, fractional, above 10^9 or no number at all"},
+	EventSkipped: {Code: "event_skipped",
+		Means:  "an event of an answer is longer than 4 MiB and was passed on unread",
+		Remedy: "none needed, unless its usage is missed"},
+	NoTerminator: {Code: "no_terminator",
+		Means:  "an event stream ended cleanly without the event that ends it",
+		Remedy: "check the engine: the answer may be cut though its connection ended well"},
 }
