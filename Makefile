@@ -9,7 +9,7 @@ LINT       := $(CACHE)/golangci-lint-v2.15.0/golangci-lint
 FUZZ_TIME  ?= 20s
 export CGO_ENABLED ?= 0
 
-.PHONY: help build demo test race check lint generate bench budgets peers clients e2e fuzz tools clean
+.PHONY: help build demo test race check lint generate bench budgets peers clients e2e storm fuzz tools clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -56,6 +56,10 @@ e2e: build ## a real Envoy, the OpenAI SDKs, kills and storms (installs Envoy an
 	scripts/install-envoy.sh
 	scripts/install-sdks.sh
 	FAIRLEAD_BINARY=$(CURDIR)/$(BIN) $(GO) test -tags e2e -count=1 -v -timeout 15m ./internal/e2e/...
+
+storm: build ## ten minutes (STORM_TIME) of aborts, resets, nonsense, reloads and churn, through Envoy and the proxy; nothing may be left
+	scripts/install-envoy.sh
+	FAIRLEAD_BINARY=$(CURDIR)/$(BIN) $(GO) test -tags 'e2e storm' -count=1 -v -timeout 60m -run TestLongStorm ./internal/e2e
 
 fuzz: ## every fuzz target, each for FUZZ_TIME=20s
 	scripts/fuzz.sh $(FUZZ_TIME)

@@ -5,6 +5,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -185,6 +186,7 @@ func (w *world) settled() {
 
 // call is one request.
 type call struct {
+	base    string // of the URL; empty is Envoy's
 	get     bool
 	path    string
 	body    []byte
@@ -224,7 +226,7 @@ func (w *world) do(c call) (r result) {
 	}
 	started := time.Now()
 	defer func() { r.took = time.Since(started) }()
-	req, err := http.NewRequestWithContext(ctx, method, w.url+c.path, bytes.NewReader(c.body))
+	req, err := http.NewRequestWithContext(ctx, method, cmp.Or(c.base, w.url)+c.path, bytes.NewReader(c.body))
 	if err != nil {
 		w.t.Error(err)
 		return result{err: err}

@@ -20,6 +20,7 @@ import (
 type Metrics struct {
 	registry *prometheus.Registry
 	log      *slog.Logger
+	began    time.Time // a second before the start, so that no instant is 0
 	legacy   bool
 
 	reasons []occurrences // by reason.ID
@@ -86,7 +87,7 @@ func NewMetrics(o MetricsOptions) *Metrics {
 	if o.LabelSets == 0 {
 		o.LabelSets = DefaultLabelSets
 	}
-	m := &Metrics{registry: prometheus.NewRegistry(), log: o.Log, legacy: o.Legacy}
+	m := &Metrics{registry: prometheus.NewRegistry(), log: o.Log, began: time.Now().Add(-time.Second), legacy: o.Legacy}
 	m.upstream = newUpstream(m.registry, &o)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fairlead_" + name, Help: help}, labels)

@@ -18,7 +18,7 @@ const logAgain = time.Minute
 type occurrences struct {
 	count  atomic.Int64
 	told   atomic.Int64 // count when it was last logged
-	logged atomic.Int64 // when that was, in nanoseconds since the Unix epoch
+	logged atomic.Int64 // when that was, in nanoseconds since the start; 0: never
 }
 
 // countReasons makes a series of each reason, at 0 from the start, so that rate() sees the first occurrence.
@@ -43,7 +43,7 @@ func (m *Metrics) Note(id reason.ID, detail string) {
 	if n > 64 && n%64 != 0 {
 		return
 	}
-	now, last := time.Now().UnixNano(), o.logged.Load()
+	now, last := int64(time.Since(m.began)), o.logged.Load() // elapsed: a step of the wall clock must not silence it
 	if last != 0 && time.Duration(now-last) < logAgain || !o.logged.CompareAndSwap(last, now) {
 		return
 	}

@@ -2,7 +2,13 @@ package clock_test
 
 import (
 	"context"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -203,4 +209,48 @@ func TestAtNeverBlocksWithoutDrive(t *testing.T) {
 	for i := range 1000 {
 		c.At(pool.Instant(1000 - i))
 	}
+}
+
+// Time that passes is measured by the monotonic clock: what takes a time.Time for a number, or strips its monotonic reading,
+// would follow a step of the wall clock. A wall time may be shown, as that of the epoch is in records.
+func TestNothingMeasuresByTheWallClock(t *testing.T) {
+	shown := map[string]bool{"../../exchange/scheduler.go: Unix": true}
+	numbers := []string{"Unix", "UnixNano", "UnixMilli", "UnixMicro", "Round"}
+	files := 0
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, path, nil, 0)
+		if err != nil {
+			return err
+		}
+		files++
+		ast.Inspect(file, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			method, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || !slices.Contains(numbers, method.Sel.Name) || shown[path+": "+method.Sel.Name] {
+				return true
+			}
+			of, named := method.X.(*ast.Ident)
+			if named && (of.Name == "time" || of.Name == "math") || method.Sel.Name == "Round" && !(len(call.Args) == 1 && isZero(call.Args[0])) {
+				return true
+			}
+			t.Errorf("%v: %s of a wall time; measure with time.Since or a clock.Clock", set.Position(call.Pos()), method.Sel.Name)
+			return true
+		})
+		return nil
+	})
+	if err != nil || files < 50 {
+		t.Fatalf("%d files, error %v", files, err)
+	}
+}
+
+func isZero(e ast.Expr) bool {
+	l, ok := e.(*ast.BasicLit)
+	return ok && l.Value == "0"
 }
