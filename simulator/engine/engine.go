@@ -312,6 +312,17 @@ func (e *Engine) ResetCache() bool {
 	return true
 }
 
+// SetAdapters makes requests for the adapters 1 … n possible. It never takes adapters away: a lower n than there are changes
+// nothing.
+func (e *Engine) SetAdapters(n int32) {
+	if n <= e.options.Adapters {
+		return
+	}
+	e.options.Adapters = n
+	e.options.MaxLoras = max(e.options.MaxLoras, 1)
+	e.loraRunning = append(e.loraRunning, make([]int32, int(n)+1-len(e.loraRunning))...)
+}
+
 func (e *Engine) takeSlot() int32 {
 	if n := len(e.vacant); n > 0 {
 		slot := e.vacant[n-1]

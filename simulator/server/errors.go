@@ -14,6 +14,9 @@ type apiError struct {
 	message string
 }
 
+// busy is the answer of an engine whose queue is full.
+var busy = &apiError{http.StatusServiceUnavailable, "Service Unavailable", "", "The engine is currently busy and cannot accept new requests. Please try again later or on a different instance."}
+
 func badRequest(param, message string) *apiError {
 	return &apiError{http.StatusBadRequest, "BadRequestError", param, message}
 }

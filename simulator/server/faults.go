@@ -33,6 +33,9 @@ type Faults struct {
 	// StaleMetrics freezes the metrics page as it is when the fault is set.
 	StaleMetrics bool `json:"staleMetrics"`
 
+	// MetricsOff answers 404 to GET /metrics.
+	MetricsOff bool `json:"metricsOff"`
+
 	// Refuse closes each new connection at once, and the idle ones when it is set. Answers under way go on. It is taken back
 	// through another engine's port, or Fleet.SetFaults.
 	Refuse bool `json:"refuse"`

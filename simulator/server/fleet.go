@@ -13,8 +13,8 @@ import (
 // Fleet is a running set of engines. Its methods may be called from any goroutine.
 type Fleet struct {
 	options Options
-	models  *modelTable
 	clock   Clock
+	record  *recorder
 	hosts   []*host
 	detach  func() bool // from the context of Start
 	once    sync.Once
@@ -32,7 +32,10 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fleet{options: o, models: newModelTable(o), clock: WallClock(o.Speed)}
+	f := &Fleet{options: o, clock: WallClock(o.Speed)}
+	if o.Record != nil {
+		f.record = &recorder{w: o.Record}
+	}
 	for i := range o.Engines {
 		port := 0
 		if o.Port > 0 {

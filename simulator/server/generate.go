@@ -12,8 +12,8 @@ import (
 // writeTime bounds how long one write may wait for a client that does not read.
 const writeTime = 2 * time.Minute
 
-// generate serves /v1/chat/completions and /v1/completions.
-func (c *call) generate(chat bool) {
+// generate serves the APIs that generate.
+func (c *call) generate(shape shape) {
 	faults, refused := c.faults()
 	if refused != nil {
 		refused.write(c.w)
@@ -22,17 +22,17 @@ func (c *call) generate(chat bool) {
 	if c.spoiled(faults) {
 		return
 	}
-	g, refused := c.h.parse(c.body, chat, c.pod.engine.Profile().MaxModelLen)
+	g, refused := c.h.parse(c.body, shape, c.pod.models, c.pod.engine.Profile().MaxModelLen)
 	c.release()
 	if refused != nil {
 		refused.write(c.w)
 		return
 	}
-	g.id = c.requestID(chat)
+	g.id = c.requestID(shape)
 	s, err := c.pod.submit(g.request, g.maxTokens)
 	if err != nil {
 		if errors.Is(err, engine.ErrQueueFull) {
-			(&apiError{http.StatusServiceUnavailable, "Service Unavailable", "", "The engine is currently busy and cannot accept new requests. Please try again later or on a different instance."}).write(c.w)
+			busy.write(c.w)
 			return
 		}
 		badRequest("", err.Error()).write(c.w)
@@ -85,15 +85,18 @@ func (c *call) reset() {
 }
 
 // requestID returns what answers call the request: its x-request-id, or a number of this engine.
-func (c *call) requestID(chat bool) string {
+func (c *call) requestID(shape shape) string {
 	id := c.r.Header.Get(headerRequestID)
 	if id == "" || len(id) > maxRequestIDBytes {
 		id = "sim-" + strconv.Itoa(c.h.index) + "-" + strconv.FormatUint(c.h.requests.Add(1), 10)
 	}
-	if chat {
-		return "chatcmpl-" + id
+	switch shape {
+	case completions:
+		return "cmpl-" + id
+	case responses:
+		return "resp_" + id
 	}
-	return "cmpl-" + id
+	return "chatcmpl-" + id
 }
 
 // write writes and flushes p, and reports whether that went well.
@@ -125,7 +128,7 @@ func (c *call) stream(g *generation, s *stream, faults trouble) {
 	if !faults.Hang && !c.write(nil) {
 		return
 	}
-	e := newEvents(g, time.Now().Unix())
+	e := newWriter(g, time.Now().Unix())
 	left := faults.ResetAfterChunks
 	var sent int32
 	var buf []byte
@@ -163,7 +166,7 @@ func (c *call) unary(g *generation, s *stream, faults trouble) {
 			return
 		}
 	}
-	body := appendCompletion(nil, g, s.timeline, c.h.index, time.Now().Unix())
+	body := appendWhole(nil, g, s.timeline, c.h.index, time.Now().Unix())
 	c.w.Header().Set(headerTTFT, string(appendMillis(nil, s.timeline.FirstToken-s.timeline.Arrived)))
 	if faults.ResetAfterChunks > 0 {
 		c.w.Header().Set("Content-Type", "application/json")

@@ -32,9 +32,14 @@ const maxFixedBytes = 8 << 20
 // ServeHTTP answers as a vLLM server would, under these paths:
 //
 //	POST /v1/chat/completions, /v1/completions   generate
+//	POST /v1/responses, /v1/messages             generate, in the shapes of these APIs
+//	POST /v1/embeddings                          compute a prompt
+//	POST /tokenize, /detokenize, /v1/messages/count_tokens
+//	POST /v1/load_lora_adapter, /v1/unload_lora_adapter
 //	GET  /v1/models, /health, /metrics, /version
 //	POST /reset_prefix_cache                     forget what is cached; 409 while requests hold blocks
 //	GET  /sim/faults, POST /sim/faults           Faults
+//	POST /sim/crash, /sim/restart                as Fleet.Stop and Fleet.Restart, for ?engine=INDEX
 //	POST /sim/sse                                store the body as this engine's fixed event stream
 //
 // Each answer says which engine gave it (x-sim-engine), repeats x-request-id, and, where the request had a body or a method
@@ -105,9 +110,25 @@ func (h *host) route(r *http.Request) route {
 	}
 	switch r.URL.Path {
 	case "/v1/chat/completions":
-		return byMethod(r, nil, &route{true, func(c *call) { c.generate(true) }})
+		return byMethod(r, nil, &route{true, func(c *call) { c.generate(chat) }})
 	case "/v1/completions":
-		return byMethod(r, nil, &route{true, func(c *call) { c.generate(false) }})
+		return byMethod(r, nil, &route{true, func(c *call) { c.generate(completions) }})
+	case "/v1/responses":
+		return byMethod(r, nil, &route{true, func(c *call) { c.generate(responses) }})
+	case "/v1/messages":
+		return byMethod(r, nil, &route{true, func(c *call) { c.generate(messages) }})
+	case "/v1/messages/count_tokens":
+		return byMethod(r, nil, &route{true, (*call).countTokens})
+	case "/v1/embeddings":
+		return byMethod(r, nil, &route{true, (*call).embeddings})
+	case "/tokenize":
+		return byMethod(r, nil, &route{true, (*call).tokenize})
+	case "/detokenize":
+		return byMethod(r, nil, &route{true, (*call).detokenize})
+	case "/v1/load_lora_adapter":
+		return byMethod(r, nil, &route{true, (*call).loadAdapter})
+	case "/v1/unload_lora_adapter":
+		return byMethod(r, nil, &route{true, (*call).unloadAdapter})
 	case "/v1/models":
 		return byMethod(r, (*call).models, nil)
 	case "/health", "/ping":
@@ -120,6 +141,10 @@ func (h *host) route(r *http.Request) route {
 		return byMethod(r, nil, &route{false, (*call).resetCache})
 	case "/sim/faults":
 		return byMethod(r, (*call).getFaults, &route{true, (*call).setFaults})
+	case "/sim/crash":
+		return byMethod(r, nil, &route{false, (*call).crash})
+	case "/sim/restart":
+		return byMethod(r, nil, &route{false, (*call).restart})
 	case "/sim/sse":
 		return byMethod(r, nil, &route{true, (*call).storeFixed})
 	}
@@ -162,11 +187,15 @@ func (c *call) health() { c.w.WriteHeader(http.StatusOK) }
 func (c *call) version() { writeJSON(c.w, http.StatusOK, []byte(`{"version":"0.32.0"}`)) }
 
 func (c *call) models() {
-	writeJSON(c.w, http.StatusOK, c.h.fleet.models.append(nil, time.Now().Unix(), c.pod.engine.Profile().MaxModelLen))
+	writeJSON(c.w, http.StatusOK, c.pod.models.append(nil, time.Now().Unix(), c.pod.engine.Profile().MaxModelLen))
 }
 
 func (c *call) metrics() {
 	c.w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	if c.h.faults.Load().MetricsOff {
+		(&apiError{http.StatusNotFound, "NotFoundError", "", "Not Found"}).write(c.w)
+		return
+	}
 	page := c.h.frozen.Load()
 	if page == nil {
 		fresh := c.pod.page(nil, time.Now())

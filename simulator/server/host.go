@@ -75,7 +75,7 @@ func (h *host) start(port int) error {
 	if err != nil {
 		return err
 	}
-	p, err := newPod(h.fleet.options, h.fleet.clock)
+	p, err := newPod(h.fleet.options, h.index, h.fleet.clock, h.fleet.record)
 	if err != nil {
 		l.Close()
 		return err

@@ -75,7 +75,7 @@ func readPage(t testing.TB, page string) (order []string, families map[string]*f
 func TestThePageHasTheFormOfVLLMs(t *testing.T) {
 	profile := engine.Profiles()[0]
 	profile.MaxModelLen = 4096 // as the recorded server had: buckets of token counts end with it
-	f := start(t, server.Options{Profile: profile, Adapters: []string{"tiny-lora"}})
+	f := start(t, server.Options{Profile: profile, Adapters: []server.Adapter{{Name: "tiny-lora"}}})
 	do(t, "POST", url(f, 0, chat), chatBody(t, map[string]any{"max_tokens": 5}, "hello"))
 	_, page := do(t, "GET", url(f, 0, "/metrics"), "")
 	order, got, _ := readPage(t, page)
@@ -164,7 +164,7 @@ func TestThePageCountsWhatHappened(t *testing.T) {
 }
 
 func TestAdaptersOnThePage(t *testing.T) {
-	f := start(t, server.Options{Adapters: []string{"one", "two"}, Speed: 1, Faults: server.Faults{Slow: 1000}})
+	f := start(t, server.Options{Adapters: []server.Adapter{{Name: "one"}, {Name: "two"}}, Speed: 1, Faults: server.Faults{Slow: 1000}})
 	_, page := do(t, "GET", url(f, 0, "/metrics"), "")
 	if !strings.Contains(page, `vllm:lora_requests_info{max_lora="1",running_lora_adapters="",waiting_lora_adapters=""} `) {
 		t.Error("the idle engine has no empty label set")

@@ -7,12 +7,28 @@ import (
 	"github.com/fairlead/fairlead/simulator/engine"
 )
 
-// append appends the metrics page of e in the text format, with the families, types, labels, buckets and number format of
-// vLLM 0.32.0 and in its order. What a simulated engine has none of (images, external caches, sleep) is zero as on an engine
-// that does not use it.
+// append appends the metrics page of e in the dialect asked for.
 func (s *stats) append(dst []byte, e *engine.Engine, wall time.Time) []byte {
-	c, g := e.Counters(), e.Gauges()
-	p := page{dst, s}
+	c, g, use := e.Counters(), e.Gauges(), e.Gauges().KVUsage()
+	if s.options.Adapters > 0 {
+		s.noteLoras(e, wall)
+	}
+	g, use = s.fake.put(g, use)
+	switch s.dialect {
+	case DialectSGLang:
+		return s.appendSGLang(dst, c, g, use)
+	case DialectVLLM08:
+		return s.appendVLLM08(dst, c, g, use)
+	}
+	return s.appendVLLM(dst, c, g, use)
+}
+
+// appendVLLM appends a page with the families, types, labels, buckets and number format of vLLM 0.32.0 and in its order, or
+// of 0.26.0, which has three families less. What a simulated engine has none of (images, sleep) is zero as on an engine that
+// does not use it.
+func (s *stats) appendVLLM(dst []byte, c engine.Counters, g engine.Gauges, use float64) []byte {
+	p := page{dst, "vllm:", s}
+	recent := s.dialect != DialectVLLM026
 
 	p.counter("estimated_flops_per_gpu", "Estimated floating point operations; not estimated here.", 0)
 	p.counter("estimated_read_bytes_per_gpu", "Estimated bytes read from memory; not estimated here.", 0)
@@ -26,7 +42,7 @@ func (s *stats) append(dst []byte, e *engine.Engine, wall time.Time) []byte {
 	p.sample("engine_sleep_state", s.labels+`,sleep_state="awake"`, 1)
 	p.sample("engine_sleep_state", s.labels+`,sleep_state="weights_offloaded"`, 0)
 	p.sample("engine_sleep_state", s.labels+`,sleep_state="discard_all"`, 0)
-	p.gauge("kv_cache_usage_perc", "Share of KV blocks in use; 1 is all.", g.KVUsage())
+	p.gauge("kv_cache_usage_perc", "Share of KV blocks in use; 1 is all.", use)
 
 	p.counter("prefix_cache_queries", "Tokens looked up in the prefix cache.", c.PrefixQueries)
 	p.counter("prefix_cache_hits", "Tokens found in the prefix cache.", c.PrefixHits)
@@ -39,19 +55,39 @@ func (s *stats) append(dst []byte, e *engine.Engine, wall time.Time) []byte {
 	p.counters("prompt_tokens_by_source", "Prompt tokens by source.", "source",
 		labelled{"local_compute", c.PromptTokens - c.CachedPromptTokens - c.RemotePromptTokens}, labelled{"local_cache_hit", c.CachedPromptTokens}, labelled{"external_kv_transfer", c.RemotePromptTokens})
 	p.counter("prompt_tokens_cached", "Prompt tokens that were cached.", c.CachedPromptTokens)
-	p.counters("prompt_tokens_cached_by_source", "Cached prompt tokens by cache tier.", "source",
-		labelled{"device", c.PrefixHits}, labelled{"host", 0}, labelled{"p2p", 0}, labelled{"disk", 0}, labelled{"external_unspecified", 0})
+	if recent {
+		p.counters("prompt_tokens_cached_by_source", "Cached prompt tokens by cache tier.", "source",
+			labelled{"device", c.PrefixHits}, labelled{"host", 0}, labelled{"p2p", 0}, labelled{"disk", 0}, labelled{"external_unspecified", 0})
+	}
 	p.counter("generation_tokens", "Tokens generated.", c.GenerationTokens)
 	p.counters("request_success", "Requests that ended, by reason.", "finished_reason",
 		labelled{"stop", s.stopped}, labelled{"length", s.limited}, labelled{"abort", c.Aborted}, labelled{"error", 0}, labelled{"repetition", 0})
 
+	if recent {
+		p.rejections()
+	}
+	p.vllmHistograms(recent)
+
+	if s.options.Adapters > 0 {
+		p.loraInfo()
+	}
+	p.head("cache_config_info", "The configuration of the KV cache.", "gauge")
+	p.sample("cache_config_info", s.cacheLabels(), 1)
+	return p.buf
+}
+
+func (p *page) rejections() {
+	s := p.stats
 	p.head("admission_rejections_total", "Requests turned away, by reason.", "counter")
 	p.sample("admission_rejections_total", `model_name="`+s.model+`",reason="max_num_queued_reqs"`, float64(s.rejections))
 	p.sample("admission_rejections_total", `model_name="`+s.model+`",reason="max_num_queued_tokens"`, 0)
 	p.head("admission_rejections_created", "Requests turned away, by reason.", "gauge")
 	p.sample("admission_rejections_created", `model_name="`+s.model+`",reason="max_num_queued_reqs"`, s.created)
 	p.sample("admission_rejections_created", `model_name="`+s.model+`",reason="max_num_queued_tokens"`, s.created)
+}
 
+func (p *page) vllmHistograms(recent bool) {
+	s := p.stats
 	p.histogram("request_prompt_tokens", "Prompt tokens per request.", s.promptTokens)
 	p.histogram("request_generation_tokens", "Generated tokens per request.", s.generationTokens)
 	p.histogram("iteration_tokens_total", "Tokens per engine step.", s.iterationTokens)
@@ -66,20 +102,19 @@ func (s *stats) append(dst []byte, e *engine.Engine, wall time.Time) []byte {
 	p.histogram("request_inference_time_seconds", "Time spent running.", s.inferenceTime)
 	p.histogram("request_prefill_time_seconds", "Time from running to the first token.", s.prefillTime)
 	p.histogram("request_decode_time_seconds", "Time from the first token to the last.", s.decoding)
-	p.histogram("request_num_preemptions", "Preemptions per request.", s.preemptions)
-	p.histogram("request_prefill_kv_computed_tokens", "Prompt tokens computed per request, cached ones excluded.", s.computedTokens)
-
-	if s.options.Adapters > 0 {
-		s.noteLoras(e, wall)
-		p.head("lora_requests_info", "Adapters that run and wait; the latest value holds.", "gauge")
-		for _, l := range s.loras {
-			p.sample("lora_requests_info", `max_lora="`+strconv.Itoa(int(s.options.MaxLoras))+`",running_lora_adapters="`+escapeLabel(l.running)+
-				`",waiting_lora_adapters="`+escapeLabel(l.waiting)+`"`, l.at)
-		}
+	if recent {
+		p.histogram("request_num_preemptions", "Preemptions per request.", s.preemptions)
 	}
-	p.head("cache_config_info", "The configuration of the KV cache.", "gauge")
-	p.sample("cache_config_info", s.cacheLabels(), 1)
-	return p.buf
+	p.histogram("request_prefill_kv_computed_tokens", "Prompt tokens computed per request, cached ones excluded.", s.computedTokens)
+}
+
+func (p *page) loraInfo() {
+	s := p.stats
+	p.head("lora_requests_info", "Adapters that run and wait; the latest value holds.", "gauge")
+	for _, l := range s.loras {
+		p.sample("lora_requests_info", `max_lora="`+strconv.Itoa(int(s.options.MaxLoras))+`",running_lora_adapters="`+escapeLabel(l.running)+
+			`",waiting_lora_adapters="`+escapeLabel(l.waiting)+`"`, l.at)
+	}
 }
 
 func (s *stats) cacheLabels() string {
@@ -88,15 +123,27 @@ func (s *stats) cacheLabels() string {
 		caching = "False"
 	}
 	blocks, tokens := int(s.profile.Blocks), int(s.profile.BlockTokens)
-	return `block_size="` + strconv.Itoa(tokens) + `",cache_dtype="auto",enable_prefix_caching="` + caching +
-		`",engine="0",gpu_memory_utilization="0.9",kv_cache_size_tokens="` + strconv.Itoa(blocks*tokens) +
-		`",num_cpu_blocks="None",num_gpu_blocks="` + strconv.Itoa(blocks) +
-		`",num_gpu_blocks_override="None",prefix_caching_hash_algo="xxhash",sliding_window="None",user_specified_block_size="False"`
+	size := strconv.Itoa(tokens)
+	if s.dialect == DialectVLLM026 {
+		return `block_size="` + size + `",cache_dtype="auto",enable_prefix_caching="` + caching +
+			`",engine="0",gpu_memory_utilization="0.9",kv_cache_size_tokens="` + strconv.Itoa(blocks*tokens) +
+			`",num_cpu_blocks="None",num_gpu_blocks="` + strconv.Itoa(blocks) + `"`
+	}
+	return `_block_size_resolved="True",block_size="` + size + `",cache_dtype="auto",cache_hit_alignment_tokens="None",effective_attention_block_size="` + size +
+		`",enable_mamba_shared_prefix_checkpoint="False",enable_prefix_caching="` + caching + `",engine="0",gpu_memory_utilization="0.9",hash_block_size="None"` +
+		`,is_attention_free="False",kv_cache_dtype_skip_layers="[]",kv_cache_layout="None",kv_cache_max_concurrency="` + strconv.Itoa(int(s.profile.MaxSeqs)) +
+		`",kv_cache_memory_bytes="None",kv_cache_size_tokens="` + strconv.Itoa(blocks*tokens) +
+		`",kv_offloading_backend="native",kv_offloading_size="None",kv_sharing_fast_prefill="False",mamba_block_size="None",mamba_cache_dtype="auto"` +
+		`,mamba_cache_mode="none",mamba_page_size_padded="None",mamba_ssm_cache_dtype="auto",num_cpu_blocks="None",num_gpu_blocks="` + strconv.Itoa(blocks) +
+		`",num_gpu_blocks_override="None",prefix_cache_retention_interval="0",prefix_caching_hash_algo="xxhash",prefix_match_unit="None"` +
+		`,replayssm_buffer_len="16",skip_page_size_padded="None",sliding_window="None",swa_bounded_replay="True",use_kda_recoverssm="False"` +
+		`,use_replayssm="False",user_specified_block_size="False"`
 }
 
 // page is a metrics page as far as it is written.
 type page struct {
-	buf []byte
+	buf    []byte
+	prefix string
 	*stats
 }
 
@@ -106,11 +153,13 @@ type labelled struct {
 }
 
 func (p *page) head(name, help, kind string) {
-	p.buf = append(p.buf, "# HELP vllm:"...)
+	p.buf = append(p.buf, "# HELP "...)
+	p.buf = append(p.buf, p.prefix...)
 	p.buf = append(p.buf, name...)
 	p.buf = append(p.buf, ' ')
 	p.buf = append(p.buf, help...)
-	p.buf = append(p.buf, "\n# TYPE vllm:"...)
+	p.buf = append(p.buf, "\n# TYPE "...)
+	p.buf = append(p.buf, p.prefix...)
 	p.buf = append(p.buf, name...)
 	p.buf = append(p.buf, ' ')
 	p.buf = append(p.buf, kind...)
@@ -118,7 +167,7 @@ func (p *page) head(name, help, kind string) {
 }
 
 func (p *page) sample(name, labels string, v float64) {
-	p.buf = append(p.buf, "vllm:"...)
+	p.buf = append(p.buf, p.prefix...)
 	p.buf = append(p.buf, name...)
 	p.buf = append(p.buf, '{')
 	p.buf = append(p.buf, labels...)
@@ -142,6 +191,9 @@ func (p *page) counter(name, help string, v int64) {
 // counters writes a counter with one more label. Labels stand in the order of their names.
 func (p *page) counters(name, help, label string, values ...labelled) {
 	with := func(v string) string {
+		if label < "model_name" && !p.dialect.engineLabel() {
+			return label + `="` + v + `",model_name="` + p.model + `"`
+		}
 		if label < "model_name" {
 			return `engine="0",` + label + `="` + v + `",model_name="` + p.model + `"`
 		}
@@ -162,9 +214,13 @@ func (p *page) histogram(name, help string, h *histogram) {
 	var total uint64
 	for i, n := range h.counts {
 		total += n
-		p.buf = append(p.buf, "vllm:"...)
+		p.buf = append(p.buf, p.prefix...)
 		p.buf = append(p.buf, name...)
-		p.buf = append(p.buf, `_bucket{engine="0",le="`...)
+		p.buf = append(p.buf, `_bucket{`...)
+		if s := p.stats; s.dialect.engineLabel() {
+			p.buf = append(p.buf, `engine="0",`...)
+		}
+		p.buf = append(p.buf, `le="`...)
 		if i < len(h.bounds) {
 			p.buf = appendNumber(p.buf, h.bounds[i])
 		} else {

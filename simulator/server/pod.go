@@ -12,11 +12,14 @@ import (
 // until the running step ends. Whoever else takes the lock first brings the engine up to date, so that everything happens at
 // its instant, in order, however late the sleeper wakes.
 type pod struct {
-	clock Clock
-	flush time.Duration
-	wake  chan struct{} // capacity 1: the sleeper's deadline moved
-	done  chan struct{}
-	ended sync.WaitGroup
+	index  int
+	record *recorder // nil for none
+	clock  Clock
+	flush  time.Duration
+	wake   chan struct{} // capacity 1: the sleeper's deadline moved
+	done   chan struct{}
+	models *modelTable
+	ended  sync.WaitGroup
 
 	mu      sync.Mutex
 	engine  *engine.Engine
@@ -44,19 +47,23 @@ type stream struct {
 // leastSleep bounds how often the sleeper wakes: several steps that end within it are made together, each at its instant.
 const leastSleep = 500 * time.Microsecond
 
-func newPod(o Options, clock Clock) (*pod, error) {
+func newPod(o Options, index int, clock Clock, record *recorder) (*pod, error) {
 	e, err := engine.New(o.Profile, o.Engine)
 	if err != nil {
 		return nil, err
 	}
+	models := newModelTable(o)
 	p := &pod{
+		index:   index,
+		record:  record,
 		clock:   clock,
 		flush:   o.Flush,
 		wake:    make(chan struct{}, 1),
 		done:    make(chan struct{}),
 		engine:  e,
 		flushed: time.Now(),
-		stats:   newStats(e.Profile(), o),
+		models:  models,
+		stats:   newStats(e.Profile(), o, models),
 	}
 	p.ended.Go(p.loop)
 	return p, nil
@@ -115,7 +122,9 @@ func (p *pod) advance(now time.Duration) {
 		if !busy || next > now {
 			return
 		}
-		p.deliver(p.engine.Step(next))
+		r := p.engine.Step(next)
+		p.record.stepped(p.index, p.engine)
+		p.deliver(r)
 	}
 }
 
@@ -167,6 +176,7 @@ func (p *pod) submit(r engine.Request, maxTokens int32) (*stream, error) {
 		p.streams = append(p.streams, nil)
 	}
 	p.streams[id.Slot] = s
+	p.record.added(p.index, now, r)
 	p.start(now)
 	return s, nil
 }
@@ -177,6 +187,7 @@ func (p *pod) start(now time.Duration) {
 		return
 	}
 	p.engine.Step(now)
+	p.record.stepped(p.index, p.engine)
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -187,8 +198,11 @@ func (p *pod) start(now time.Duration) {
 func (p *pod) abort(s *stream) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.advance(p.clock.Now())
-	p.engine.Abort(s.id)
+	now := p.clock.Now()
+	p.advance(now)
+	if p.engine.Abort(s.id) {
+		p.record.aborted(p.index, now, s.id)
+	}
 }
 
 // setHung stops the device, or lets it go on: the step that was running then ends as much later as it stood still.

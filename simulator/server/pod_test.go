@@ -16,7 +16,7 @@ func testPod(t *testing.T, o Options) *pod {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := newPod(o, WallClock(o.Speed))
+	p, err := newPod(o, 0, WallClock(o.Speed), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

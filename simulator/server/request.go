@@ -9,11 +9,24 @@ import (
 	"github.com/fairlead/fairlead/simulator/engine"
 )
 
+// shape is one of the APIs that generate.
+type shape uint8
+
+const (
+	completions shape = iota
+	chat
+	responses
+	messages
+)
+
 // generation is a request for tokens, understood.
 type generation struct {
-	chat         bool
+	shape        shape
 	stream       bool
 	includeUsage bool
+	stopped      string // the stop string that ended it; empty for none
+	tool         string // the function that it must call; empty for none
+	textEnd      int64  // bytes of its text: what stands behind a stop string is not told
 	model        string // as answers call it
 	id           string // as answers call the request
 	finish       string // finish_reason
@@ -22,10 +35,10 @@ type generation struct {
 	request      engine.Request
 }
 
-// parse understands a body of /v1/chat/completions or /v1/completions. Members are told by their exact names, and of
+// parse understands a body of an API that generates. Members are told by their exact names, and of
 // duplicates the last one counts, as the engine's JSON reader has it. Unknown ones are ignored, and so is what does not
-// change how much is computed: temperature and its kin, stop strings, tools beyond their text.
-func (h *host) parse(body []byte, chat bool, maxModelLen int32) (*generation, *apiError) {
+// change how much is computed: temperature and its kin, tools beyond their text.
+func (h *host) parse(body []byte, shape shape, models *modelTable, maxModelLen int32) (*generation, *apiError) {
 	if !utf8.Valid(body) {
 		return nil, badRequest("", "There was an error parsing the body: it is not valid UTF-8.")
 	}
@@ -41,6 +54,7 @@ func (h *host) parse(body []byte, chat bool, maxModelLen int32) (*generation, *a
 		model, salt           string
 		stream                bool
 		maxTokens, completion *int64
+		response              *int64
 		minTokens, seed, n    *int64
 		ignoreEOS             *bool
 	}
@@ -53,6 +67,7 @@ func (h *host) parse(body []byte, chat bool, maxModelLen int32) (*generation, *a
 		{"stream", &wish.stream},
 		{"max_tokens", &wish.maxTokens},
 		{"max_completion_tokens", &wish.completion},
+		{"max_output_tokens", &wish.response},
 		{"min_tokens", &wish.minTokens},
 		{"seed", &wish.seed},
 		{"n", &wish.n},
@@ -66,13 +81,13 @@ func (h *host) parse(body []byte, chat bool, maxModelLen int32) (*generation, *a
 			return nil, badRequest(m.name, fmt.Sprintf("%s has a wrong type: %.40s", m.name, raw))
 		}
 	}
-	g := &generation{chat: chat, stream: wish.stream, model: wish.model}
-	adapter, ok := h.fleet.models.find(wish.model)
+	g := &generation{shape: shape, stream: wish.stream, model: wish.model}
+	adapter, ok := models.find(wish.model)
 	if !ok {
 		return nil, &apiError{http.StatusNotFound, "NotFoundError", "model", fmt.Sprintf("The model `%s` does not exist.", wish.model)}
 	}
 	if g.model == "" {
-		g.model = h.fleet.models.base
+		g.model = models.base
 	}
 	g.request.Adapter = adapter
 	if raw := given["stream_options"]; raw != nil && string(raw) != "null" {
@@ -91,7 +106,7 @@ func (h *host) parse(body []byte, chat bool, maxModelLen int32) (*generation, *a
 		return nil, badRequest("n", fmt.Sprintf("n is %d; this simulated engine gives one choice per request.", *wish.n))
 	}
 
-	tokens, refused := promptTokens(given, chat, len(body))
+	tokens, refused := promptTokens(given, shape, len(body))
 	if refused != nil {
 		return nil, refused
 	}
@@ -100,7 +115,7 @@ func (h *host) parse(body []byte, chat bool, maxModelLen int32) (*generation, *a
 	}
 	g.request.Prompt = int32(len(tokens))
 
-	chain := engine.NewChain(h.fleet.models.root, h.fleet.models.adapter(adapter), wish.salt, h.fleet.options.Profile.BlockTokens)
+	chain := engine.NewChain(models.root, models.adapter(adapter), wish.salt, h.fleet.options.Profile.BlockTokens)
 	hashes := make([]uint64, 0, len(tokens)/int(h.fleet.options.Profile.BlockTokens)+32)
 	hashes = chain.Append(hashes, tokens)
 	var seed uint64
@@ -110,11 +125,25 @@ func (h *host) parse(body []byte, chat bool, maxModelLen int32) (*generation, *a
 	g.answer = newAnswer(h.fleet.options.Seed, seed, chain.Digest())
 
 	limit, param := wish.maxTokens, "max_tokens"
-	if wish.completion != nil {
+	switch {
+	case shape == responses:
+		limit, param = wish.response, "max_output_tokens"
+	case shape == chat && wish.completion != nil:
 		limit, param = wish.completion, "max_completion_tokens"
+	case shape == messages && limit == nil:
+		return nil, badRequest("max_tokens", "max_tokens is required.")
+	}
+	if g.tool, refused = forcedTool(given, shape); refused != nil {
+		return nil, refused
 	}
 	if refused := g.setOutput(limit, param, wish.minTokens, wish.ignoreEOS, maxModelLen, h.fleet.options); refused != nil {
 		return nil, refused
+	}
+	if refused := g.stopAt(given); refused != nil {
+		return nil, refused
+	}
+	if g.tool != "" {
+		g.finish = "tool_calls"
 	}
 	// The answer's blocks are cached as they fill, so that the next turn finds them.
 	var some [256]uint32
@@ -154,18 +183,33 @@ func (g *generation) setOutput(limit *int64, param string, least *int64, ignoreE
 }
 
 // promptTokens renders what the model reads. bodyBytes guides the first allocation.
-func promptTokens(given map[string]json.RawMessage, chat bool, bodyBytes int) ([]uint32, *apiError) {
+func promptTokens(given map[string]json.RawMessage, shape shape, bodyBytes int) ([]uint32, *apiError) {
 	tokens := make([]uint32, 0, bodyBytes/bytesPerToken+16)
 	tokens = append(tokens, tokenBegin)
-	if !chat {
+	var first []byte // of the system, outside the list of messages
+	var list []json.RawMessage
+	switch shape {
+	case completions:
 		raw := given["prompt"]
 		if raw == nil {
 			return nil, badRequest("prompt", "prompt is required.")
 		}
 		return appendPrompt(tokens, raw)
+	case responses:
+		first = given["instructions"]
+		raw := given["input"]
+		if whole, ok := text(raw); ok && len(whole) > 0 {
+			list = []json.RawMessage{append(append([]byte(`{"role":"user","content":`), raw...), '}')}
+		} else if list, _ = elements(raw); len(list) == 0 {
+			return nil, badRequest("input", "input is required, a string or a list of at least one item.")
+		}
+	case messages:
+		first = given["system"]
+		fallthrough
+	default:
+		list, _ = elements(given["messages"])
 	}
-	messages, _ := elements(given["messages"])
-	if len(messages) == 0 {
+	if len(list) == 0 {
 		return nil, badRequest("messages", "messages is required, a list of at least one message.")
 	}
 	if tools := given["tools"]; tools != nil && string(tools) != "null" {
@@ -173,7 +217,15 @@ func promptTokens(given map[string]json.RawMessage, chat bool, bodyBytes int) ([
 		tokens = appendText(tokens, tools)
 		tokens = append(tokens, tokenTurn)
 	}
-	for _, raw := range messages {
+	if len(first) > 0 && string(first) != "null" {
+		tokens = appendRole(tokens, []byte("system"))
+		var refused *apiError
+		if tokens, refused = appendContent(tokens, first); refused != nil {
+			return nil, refused
+		}
+		tokens = append(tokens, tokenTurn)
+	}
+	for _, raw := range list {
 		var refused *apiError
 		if tokens, refused = appendMessage(tokens, raw); refused != nil {
 			return nil, refused

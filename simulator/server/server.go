@@ -39,9 +39,9 @@ type Options struct {
 	// ServedNames are further names of the model. The first, if any, is what metrics and answers call it.
 	ServedNames []string
 
-	// Adapters are the names of LoRA adapters that may be asked for as models; Engine.Adapters is their number.
+	// Adapters are LoRA adapters that may be asked for as models from the start; Engine.Adapters is their number.
 	// Engine.MaxLoras 0 is 1 where there are any.
-	Adapters []string
+	Adapters []Adapter
 
 	// Speed is how many times faster than the wall engine time runs; 0 is 1.
 	Speed float64
@@ -59,6 +59,15 @@ type Options struct {
 	// MaxBodyBytes bounds request bodies; 0 is 64 MiB. MaxConnections bounds open connections per engine; 0 is 16,384.
 	MaxBodyBytes   int64
 	MaxConnections int
+
+	// Dialect is the metrics page's; empty is vLLM 0.32's.
+	Dialect Dialect
+
+	// Fake replaces gauges of the metrics page; nil is none.
+	Fake *Fake
+
+	// Record is where what each engine was given, and each of its steps, is written; nil is nowhere. See recorder.
+	Record io.Writer
 
 	// Faults is what is wrong with every engine from the start.
 	Faults Faults
@@ -119,6 +128,12 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if _, err := netip.ParseAddr(o.Bind); err != nil {
 		return o, fmt.Errorf("simulator: bind address %q is no IP address; use 127.0.0.1 or ::1 for this machine alone", o.Bind)
+	}
+	if err := o.Dialect.check(); err != nil {
+		return o, fmt.Errorf("simulator: %w", err)
+	}
+	if err := o.Fake.check(); err != nil {
+		return o, fmt.Errorf("simulator: %w", err)
 	}
 	if err := o.Faults.check(); err != nil {
 		return o, fmt.Errorf("simulator: %w", err)

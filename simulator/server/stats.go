@@ -14,6 +14,8 @@ type stats struct {
 	model   string
 	profile engine.Profile
 	options engine.Options
+	dialect Dialect
+	fake    *Fake
 	created float64 // wall time, seconds since 1970
 
 	rejections int64
@@ -26,10 +28,10 @@ type stats struct {
 	e2e, queueTime, inferenceTime, prefillTime, decoding *histogram
 	preemptions, computedTokens                          *histogram
 
-	adapters []string
-	running  []int32 // scratch, by adapter
-	waiting  []int32
-	loras    []loraSeries
+	models  *modelTable
+	running []int32 // scratch, by adapter
+	waiting []int32
+	loras   []loraSeries
 }
 
 // loraSeries is one label set that lora_requests_info had, with the wall time when it last held. vLLM leaves old ones on
@@ -41,11 +43,16 @@ type loraSeries struct {
 
 const maxLoraSeries = 64
 
-func newStats(p engine.Profile, o Options) *stats {
-	models := newModelTable(o)
+func newStats(p engine.Profile, o Options, models *modelTable) *stats {
 	tokens := bucketsTokens(p.MaxModelLen)
+	labels := `model_name="` + escapeLabel(models.base) + `"`
+	if o.Dialect.engineLabel() {
+		labels = `engine="0",` + labels
+	}
 	return &stats{
-		labels:              `engine="0",model_name="` + escapeLabel(models.base) + `"`,
+		labels:              labels,
+		dialect:             o.Dialect,
+		fake:                o.Fake,
 		model:               escapeLabel(models.base),
 		profile:             p,
 		options:             o.Engine,
@@ -66,9 +73,7 @@ func newStats(p engine.Profile, o Options) *stats {
 		prefillTime:         newHistogram(bucketsRequestTime()),
 		decoding:            newHistogram(bucketsRequestTime()),
 		preemptions:         newHistogram(bucketsPreemptions()),
-		adapters:            models.adapters,
-		running:             make([]int32, len(models.adapters)+1),
-		waiting:             make([]int32, len(models.adapters)+1),
+		models:              models,
 	}
 }
 
@@ -115,6 +120,8 @@ func (s *stats) rejected() { s.rejections++ }
 
 // noteLoras brings the label sets of lora_requests_info up to date.
 func (s *stats) noteLoras(e *engine.Engine, wall time.Time) {
+	s.running = append(s.running, make([]int32, int(s.options.Adapters)+1-len(s.running))...)
+	s.waiting = append(s.waiting, make([]int32, int(s.options.Adapters)+1-len(s.waiting))...)
 	e.AdapterLoads(s.running, s.waiting)
 	running, waiting := s.names(s.running), s.names(s.waiting)
 	at := unixSeconds(wall)
@@ -140,7 +147,7 @@ func (s *stats) names(counts []int32) string {
 	var names []string
 	for i, n := range counts[1:] {
 		if n > 0 {
-			names = append(names, s.adapters[i])
+			names = append(names, s.models.name(i+1))
 		}
 	}
 	return strings.Join(names, ",")

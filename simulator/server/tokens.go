@@ -52,6 +52,11 @@ func appendMessage(dst []uint32, raw json.RawMessage) ([]uint32, *apiError) {
 		return dst, badRequest("messages", "Each message must be an object.")
 	}
 	role, _ := text(message["role"])
+	if kind, ok := text(message["type"]); ok && len(role) == 0 && string(kind) != "message" {
+		// An item of the Responses API that is no message: a tool's call or its result.
+		dst = append(dst, tokenPart)
+		return append(appendText(dst, raw), tokenTurn), nil
+	}
 	if len(role) == 0 {
 		return dst, badRequest("messages", "Each message must have a role, a string.")
 	}
@@ -86,7 +91,7 @@ func appendContent(dst []uint32, raw json.RawMessage) ([]uint32, *apiError) {
 			return dst, badRequest("messages", "Each content part must be an object with a type.")
 		}
 		kind, _ := text(part["type"])
-		if piece, ok := text(part["text"]); ok && string(kind) == "text" {
+		if piece, ok := text(part["text"]); ok && (string(kind) == "text" || string(kind) == "input_text" || string(kind) == "output_text") {
 			dst = appendText(dst, piece)
 			continue
 		}

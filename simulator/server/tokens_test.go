@@ -26,7 +26,7 @@ func TestAConversationThatGoesOnKeepsItsTokens(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tokens, refused := promptTokens(map[string]json.RawMessage{"messages": raw}, true, len(raw))
+			tokens, refused := promptTokens(map[string]json.RawMessage{"messages": raw}, chat, len(raw))
 			if refused != nil {
 				t.Fatal(refused.message)
 			}
@@ -65,20 +65,21 @@ func FuzzParse(f *testing.F) {
 		`{"messages":[{"role":"tool","content":[{"type":"text","text":"a"},{"type":"image_url"}],"tool_call_id":"x"}],"tools":[{}],"max_completion_tokens":1e1}`,
 		`{"prompt":null}`, `null`, `[]`, `{"messages":[[]]}`, "{\"prompt\":\"\xff\"}",
 	} {
-		f.Add([]byte(seed), true)
-		f.Add([]byte(seed), false)
+		for api := range byte(messages) + 1 {
+			f.Add([]byte(seed), api)
+		}
 	}
 	o, err := Options{}.withDefaults()
 	if err != nil {
 		f.Fatal(err)
 	}
-	h := newHost(&Fleet{options: o, models: newModelTable(o)}, 0)
+	h, models := newHost(&Fleet{options: o}, 0), newModelTable(o)
 	e, err := engine.New(o.Profile, o.Engine)
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Fuzz(func(t *testing.T, body []byte, chat bool) {
-		g, refused := h.parse(body, chat, o.Profile.MaxModelLen)
+	f.Fuzz(func(t *testing.T, body []byte, api byte) {
+		g, refused := h.parse(body, shape(api)%(messages+1), models, o.Profile.MaxModelLen)
 		if refused != nil {
 			if refused.message == "" || refused.status < 400 || refused.status > 499 {
 				t.Fatalf("refused with %+v", refused)
@@ -147,7 +148,7 @@ func BenchmarkParse(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	h := newHost(&Fleet{options: o, models: newModelTable(o)}, 0)
+	h, models := newHost(&Fleet{options: o}, 0), newModelTable(o)
 	for _, size := range []int{200, 8000, 100_000} {
 		body, err := json.Marshal(map[string]any{"max_tokens": 100, "messages": []map[string]string{{"role": "user", "content": strings.Repeat("some text ", size/10)}}})
 		if err != nil {
@@ -157,7 +158,7 @@ func BenchmarkParse(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(body)))
 			for b.Loop() {
-				if _, refused := h.parse(body, true, o.Profile.MaxModelLen); refused != nil {
+				if _, refused := h.parse(body, chat, models, o.Profile.MaxModelLen); refused != nil {
 					b.Fatal(refused.message)
 				}
 			}

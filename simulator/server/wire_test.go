@@ -51,7 +51,19 @@ func TestBadRequests(t *testing.T) {
 		{"two choices", chat, `{"n":2,` + messages + `}`, 400, "one choice per request"},
 		{"stream options without a stream", chat, `{"stream_options":{},` + messages + `}`, 400, "only be defined when"},
 		{"a body beyond the bound", chat, strings.Repeat(" ", 4<<20+1), 413, "larger than 4194304 bytes"},
-		{"an unknown path", "/v1/embeddings", `{}`, 404, "Not Found"},
+		{"an unknown path", "/v1/audio/speech", `{}`, 404, "Not Found"},
+		{"no input to embed", "/v1/embeddings", `{}`, 400, "input must be a string"},
+		{"an embedding of no length", "/v1/embeddings", `{"input":"a","dimensions":0}`, 400, "dimensions is 0; 1 to 8192"},
+		{"an embedding in an unknown format", "/v1/embeddings", `{"input":"a","encoding_format":"hex"}`, 400, `encoding_format is "hex"`},
+		{"an embedding by an unknown model", "/v1/embeddings", `{"input":"a","model":"gpt-9"}`, 404, "does not exist"},
+		{"a message without max_tokens", "/v1/messages", `{` + messages + `}`, 400, "max_tokens is required"},
+		{"a response to nothing", "/v1/responses", `{}`, 400, "input is required"},
+		{"an empty stop string", chat, `{"stop":["a",""],` + messages + `}`, 400, "cannot contain an empty string"},
+		{"a stop that is no string", chat, `{"stop":1,` + messages + `}`, 400, "stop must be a string or a list"},
+		{"a tool required where there is none", chat, `{"tool_choice":"required",` + messages + `}`, 400, "`tools` must be set"},
+		{"tokens that are none", "/detokenize", `{"tokens":["a"]}`, 400, "non-negative integers"},
+		{"an adapter without a path", "/v1/load_lora_adapter", `{"lora_name":"a"}`, 400, "must be provided"},
+		{"an adapter that is not loaded", "/v1/unload_lora_adapter", `{"lora_name":"a"}`, 404, "cannot be found"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			resp, text := do(t, "POST", url(f, 0, c.path), c.body)
@@ -137,7 +149,7 @@ func TestTheAnswerDependsOnSeedAndPromptAlone(t *testing.T) {
 }
 
 func TestSaltAndAdapterPartTheCache(t *testing.T) {
-	f := start(t, server.Options{Adapters: []string{"lora"}})
+	f := start(t, server.Options{Adapters: []server.Adapter{{Name: "lora"}}})
 	text := strings.Repeat("four", 100)
 	cached := func(members map[string]any) int {
 		members["max_tokens"] = 1
