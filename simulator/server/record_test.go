@@ -19,15 +19,15 @@ import (
 // in virtual time what was recorded, at the same instants: every step must be the same.
 func TestVirtualTimeMakesTheSameSteps(t *testing.T) {
 	p := engine.Profiles()[0]
-	p.MaxSeqs, p.Blocks, p.MaxBatchedTokens = 8, 40, 64 // so that requests wait, are cut and preempted
+	p.MaxSeqs, p.Blocks, p.MaxBatchedTokens = 8, 20, 64 // so that requests wait, are cut and preempted
 	var recorded bytes.Buffer
-	f := start(t, server.Options{Profile: p, Speed: 10, Record: &recorded})
+	f := start(t, server.Options{Profile: p, Speed: 3, Record: &recorded})
 	var wg sync.WaitGroup
 	for i := range 60 {
 		wg.Go(func() {
 			body := fmt.Sprintf(`{"prompt":"%s%d","max_tokens":%d,"stream":true}`, strings.Repeat("four", 20*(i%9)), i%4, 10+7*i%90)
 			if i%10 == 5 { // gives up after its first byte, long before its end
-				body = fmt.Sprintf(`{"prompt":"%d","max_tokens":500,"stream":true}`, i)
+				body = fmt.Sprintf(`{"prompt":"%d","max_tokens":280,"stream":true}`, i)
 				resp, err := http.Post(url(f, 0, "/v1/completions"), "", strings.NewReader(body))
 				if err != nil {
 					t.Error(err)
