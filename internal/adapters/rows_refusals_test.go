@@ -39,7 +39,7 @@ func refusalRows() []row {
 		}},
 		{name: "a body of exactly the limit", want: "200 200", options: atMost(int64(len(hello))), play: calls(post(chat, hello), post(chat, hello).inChunks(9))},
 		{name: "a tunnel is not opened", want: "405 unsupported_method: 1", play: calls(get("CONNECT", "models.example:443"))},
-		{name: "nobody is left by a filter", want: "429 429 all_filtered: 2", config: strings.Replace(labelled, "LETTER", "q", 1), play: calls(post(chat, hello), get("GET", "/v1/models"))},
+		{name: "nobody is left by a filter", want: "503 503 no_endpoint: 2", config: strings.Replace(labelled, "LETTER", "q", 1), play: calls(post(chat, hello), get("GET", "/v1/models"))},
 		{name: "a pool without endpoints", want: "503 503 no_endpoint: 2", endpoints: "-", play: calls(post(chat, hello), post("/v1/messages", `{"model":"m-base"}`))},
 		{name: "a pool whose endpoints all drain", want: "503 no_endpoint: 1", endpoints: "AB", play: calls(post(chat, hello))},
 		{name: "a replica that drains", want: "503 503 shutting_down: 2", world: func(s *side) { s.scheduler.Drain() }, play: calls(post(chat, hello), get("GET", "/v1/models"))},

@@ -109,7 +109,7 @@ func ways() map[reason.ID]reached {
 		reason.ModelNotFound:     refused(reason.ModelNotFound, twoPools, nil, "POST", chat, `{"model":"other"}`),
 		reason.ForbiddenHeader:   refused(reason.ForbiddenHeader, byChance, nil, "POST", chat, hello, "do", "forbid"),
 		reason.UnsupportedMethod: refused(reason.UnsupportedMethod, byChance, nil, "CONNECT", "models:443", ""),
-		reason.AllFiltered:       refused(reason.AllFiltered, byChance+"- {type: label-selector-filter, parameters: {matchLabels: {gpu: none}}}\n", nil, "POST", chat, hello),
+		reason.AllFiltered:       refused(reason.AllFiltered, byChance+"- {type: endpoint-attribute-filter, parameters: {attribute: gpu, onMissing: Fail, algorithm: {type: threshold, threshold: {operator: LessThan, value: 1}}}}\n", nil, "POST", chat, hello),
 		reason.ProfileNotFound: refused(reason.ProfileNotFound, head+`- {type: header-profile-handler, parameters: {defaultProfile: fast}}
 - type: random-picker
 schedulingProfiles:

@@ -38,6 +38,9 @@ func (f *Steering) Filter(c *plugins.Cycle, keep plugins.Bits) {
 	}
 }
 
+// Structural says that what is removed can never serve.
+func (*Steering) Structural() {}
+
 // named reports whether an address is on the list. An entry that is no address names nobody.
 func named(list []string, at netip.AddrPort) bool {
 	for _, entry := range list {

@@ -78,6 +78,7 @@ func (x *Exchange) Response(now pool.Instant, h openai.Headers, served netip.Add
 	x.answered, x.firstByte = true, now
 	x.letGoOfBytes()
 	x.status = h.Get(":status")
+	x.r.Status, _ = strconv.Atoi(x.status)
 	x.attribute(now, served)
 	x.pool().FirstByte(now, x.legs[0].booking)
 	for i := 1; i < len(x.legs); i++ { // a prefill leg has done its part when the client's leg answers

@@ -155,3 +155,6 @@ func subdomain(s string) bool {
 func alphanumeric(b byte) bool {
 	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9'
 }
+
+// Structural says that what is removed can never serve.
+func (*LabelSelector) Structural() {}

@@ -62,3 +62,6 @@ func (f *role) Filter(c *plugins.Cycle, keep plugins.Bits) {
 		}
 	}
 }
+
+// Structural says that what is removed can never serve.
+func (*role) Structural() {}

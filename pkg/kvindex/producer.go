@@ -17,9 +17,9 @@ const MinBlockTokens = 64
 //
 // A prompt is cut into blocks (package blockhash). When a request is booked, its blocks are credited to the primary of each
 // leg at once, so that requests with the same prefix that follow within milliseconds meet it. When another endpoint than
-// the primary answers, the credit moves there; when nobody answered, what the request had newly credited is taken back.
-// What an endpoint holds is bounded by the size of its cache, the least recently used ends of prompts going first. An
-// engine that restarts begins with nothing.
+// the primary answers, the credit moves there; when nobody answered, or an error came, what the request had newly credited is
+// taken back. What an endpoint holds is bounded by the size of its cache, the least recently used ends of prompts going
+// first. An engine that restarts begins with nothing.
 type Producer struct {
 	// AutoTune has the size of each endpoint's cache taken from its engine (cache blocks x block tokens) as soon as that was
 	// scraped. Without it, and until then, LRUCapacityPerServer holds.
@@ -229,8 +229,14 @@ func (p *Producer) credit(r *plugins.Request, to pool.Ref) plugins.PrefixCredit 
 // Wants asks for the answer's beginning, which tells who serves.
 func (p *Producer) Wants() plugins.Parts { return plugins.FirstByte }
 
-// Respond moves the client's leg's credit to who really serves.
-func (p *Producer) Respond(r *plugins.Request, _ plugins.Parts, _ []byte) { p.served(r, r.Served) }
+// Respond moves the client's leg's credit to who really serves. An engine that answers with an error has computed nothing.
+func (p *Producer) Respond(r *plugins.Request, _ plugins.Parts, _ []byte) {
+	if r.Status >= 300 {
+		p.takeAllBack(r)
+		return
+	}
+	p.served(r, r.Served)
+}
 
 func (p *Producer) served(r *plugins.Request, by pool.Ref) {
 	credits := p.credits.Of(r)
@@ -256,6 +262,10 @@ func (p *Producer) Settle(r *plugins.Request, o plugins.Outcome) {
 	if o.Ending == 0 {
 		return // nobody saw who answered: the pick is the best guess
 	}
+	p.takeAllBack(r)
+}
+
+func (p *Producer) takeAllBack(r *plugins.Request) {
 	credits := p.credits.Of(r)
 	for _, credit := range credits {
 		p.takeBack(r, credit)

@@ -157,13 +157,21 @@ func (c *Cycle) nobody() *reason.Refusal {
 		return reason.Refuse(reason.NoEndpoint, "none of the %d endpoints of pool %q may take it: draining, or outside the subset", members, c.plan.Pool.Name)
 	}
 	var why strings.Builder
+	busy := len(c.removed) == 0
 	for i, r := range c.removed {
+		if _, ruled := r.by.value.(Structural); !ruled {
+			busy = true
+		}
 		if i > 0 {
 			why.WriteString(", ")
 		}
 		fmt.Fprintf(&why, "%d by %s", r.count, r.by.name)
 	}
-	return reason.Refuse(reason.AllFiltered, "no candidate left of %d in pool %q; removed: %s", len(c.initial), c.plan.Pool.Name, why.String())
+	id := reason.NoEndpoint
+	if busy {
+		id = reason.AllFiltered
+	}
+	return reason.Refuse(id, "no candidate left of %d in pool %q; removed: %s", len(c.initial), c.plan.Pool.Name, why.String())
 }
 
 // Profiles returns the names of the pool's profiles, in the order of the configuration.

@@ -84,6 +84,11 @@ type Observer interface {
 // c.Candidates. A filter is pure: same facts, parameters and stream, same answer.
 type Filter interface{ Filter(c *Cycle, keep Bits) }
 
+// Structural is implemented by a filter that removes endpoints which cannot serve the request whatever their load: by label,
+// by role, by name. Where such filters alone have removed everybody there is no endpoint, and waiting does not help; where
+// others took part, everybody is too busy.
+type Structural interface{ Structural() }
+
 // Scorer writes one score in [0,1] per candidate into out, which arrives zeroed and as long as c.Candidates. Scores
 // outside are clamped by the framework; NaN counts as 0 with a reason. A scorer is pure.
 type Scorer interface {

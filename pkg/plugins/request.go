@@ -44,6 +44,7 @@ type Request struct {
 	Snapshot *pool.Snapshot
 
 	// Respond.
+	Status   int            // of the answer; 0 before, and where the transport does not show it
 	Served   pool.Ref       // who answers; zero Incarnation before
 	ServedAt netip.AddrPort // what the transport says of that; invalid where it says nothing
 
