@@ -18,6 +18,10 @@ func routeRows() []row {
 		{name: "an alias in 100 kB", config: oneTable, big: true, play: calls(post(chat, strings.Replace(prompt(100_000), "m-base", "llama", 1)))},
 		{name: "an alias behind 100 kB", config: oneTable, big: true, play: calls(post(chat, `{"messages":[{"role":"user","content":"`+strings.Repeat("x", 100_000)+`"}],"model":"llama"}`).inChunks(40_000))},
 		{name: "an alias at a dead primary", want: "200 fallback_served: 1", config: oneTable, endpoints: "xb", play: calls(post(chat, `{"model":"llama","messages":[]}`))},
+		{name: "a session's token comes with the answer and leads back", want: "200 200 200", config: sticky, endpoints: "abc", play: calls(post(chat, hello),
+			post(chat, hello, "X-Session-Token: ZGVmYXVsdC9i"), post(chat, hello, "X-Session-Token: bm93aGVyZS9i"))},
+		{name: "a profile by header, and one that nobody has", want: "200 400 profile_not_found: 1", config: sticky, endpoints: "abc", play: calls(
+			post(chat, hello, "EPP-Profile: any"), post(chat, hello, "EPP-Profile: some"))},
 		{name: "no model where there is one pool", config: oneTable, play: calls(post(chat, `{"messages":[]}`))},
 		{name: "two pools by model and by alias", want: "200 200 200 200", config: twoPools, endpoints: "a|bc", play: calls(
 			post(chat, `{"model":"m-base","messages":[]}`), post(chat, `{"model":"chat","messages":[]}`),

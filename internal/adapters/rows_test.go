@@ -61,6 +61,21 @@ schedulingProfiles:
   - pluginRef: faulty-picker
 `
 
+	// sticky keeps sessions where they were, by a token in the answer.
+	sticky = `apiVersion: fairlead.dev/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- type: header-profile-handler
+- type: session-affinity-filter
+- type: destination-endpoint-served-verifier
+- type: random-picker
+schedulingProfiles:
+- name: decode
+  plugins: [{pluginRef: session-affinity-filter}, {pluginRef: random-picker}]
+- name: any
+  plugins: [{pluginRef: random-picker}]
+`
+
 	// oneTable is one pool with a table of models, whose decision needs the whole body.
 	oneTable = inOrder + `pools:
 - name: default

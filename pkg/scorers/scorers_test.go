@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairlead/fairlead/pkg/pickers"
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/plugins/pluginstest"
 	"github.com/fairlead/fairlead/pkg/scorers"
@@ -145,5 +146,85 @@ func TestCacheAgainstQueue(t *testing.T) {
 				t.Errorf("picked %s, want %s", got[0], r.picked)
 			}
 		})
+	}
+}
+
+// profile is the default profile, without a picker: ties go to the caller's.
+func profile(picker plugins.Picker) []pluginstest.Part {
+	return []pluginstest.Part{
+		{Name: "queue", Plugin: scorers.NewQueueDepth(), Weight: 2},
+		{Name: "kv", Plugin: scorers.NewKVUtilization(), Weight: 2},
+		{Name: "prefix", Plugin: scorers.NewPrefixCache(), Weight: 3},
+		{Name: "picker", Plugin: picker},
+	}
+}
+
+// An endpoint that was never scraped is neither idle nor busy: it gets no more than its share, and is like any other after
+// its first page.
+func TestM04NeverScrapedGetsNoMoreThanItsShare(t *testing.T) {
+	for _, r := range []struct {
+		name, world string
+		least, most int // of 1000 picks that go to the one called new
+	}{
+		{"beside an idle and a busy one", "new; idle waiting=0 kv-usage=0.1; busy waiting=8 kv-usage=0.8", 0, 333},
+		{"beside two that are alike", "new; b waiting=3 kv-usage=0.5; c waiting=3 kv-usage=0.5", 250, 420},
+		{"after its first page", "new waiting=0 kv-usage=0.1; b waiting=8 kv-usage=0.5; c waiting=8 kv-usage=0.8", 1000, 1000},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			got := 0
+			for n := range uint64(1000) {
+				if pluginstest.Choose(t, r.world, profile(pickers.NewMaxScore()), pluginstest.Number(n))[0] == "new" {
+					got++
+				}
+			}
+			if got < r.least || got > r.most {
+				t.Errorf("it got %d of 1000 picks, want %d to %d", got, r.least, r.most)
+			}
+		})
+	}
+}
+
+// Equal values give equal and finite scores, and picks that are even.
+func TestM05AllValuesEqual(t *testing.T) {
+	for _, world := range []string{
+		"a waiting=5 running=5 queued=5 kv-usage=0.5; b waiting=5 running=5 queued=5 kv-usage=0.5; c waiting=5 running=5 queued=5 kv-usage=0.5",
+		"a waiting=0 running=0 queued=0 kv-usage=0; b waiting=0 running=0 queued=0 kv-usage=0; c waiting=0 running=0 queued=0 kv-usage=0",
+	} {
+		counts := map[string]int{}
+		for n := range uint64(900) {
+			parts := append(profile(pickers.NewMaxScore()),
+				pluginstest.Part{Name: "running", Plugin: scorers.NewRunningRequests(), Weight: 1},
+				pluginstest.Part{Name: "load", Plugin: scorers.NewLoadAware(), Weight: 1},
+				pluginstest.Part{Name: "headroom", Plugin: scorers.NewQueue(), Weight: 1},
+				pluginstest.Part{Name: "active", Plugin: scorers.NewActiveRequest(), Weight: 1})
+			run := pluginstest.Run(t, world, parts, pluginstest.Number(n))
+			for name, raw := range run.Raw {
+				if raw[0] != raw[1] || raw[1] != raw[2] || raw[0]-raw[0] != 0 {
+					t.Fatalf("%s scores %v", name, raw)
+				}
+			}
+			counts[run.Candidates[run.Picked[0]].Name]++
+		}
+		for name, n := range counts { // 300 ± 5 standard deviations
+			if n < 230 || n > 370 {
+				t.Errorf("%s was picked %d times of 900: %v", name, n, counts)
+			}
+		}
+	}
+}
+
+// A count that an error made negative beats nobody.
+func TestL14ANegativeCountBeatsNobody(t *testing.T) {
+	for _, r := range []struct {
+		name   string
+		scorer plugins.Scorer
+		world  string
+	}{
+		{"requests in flight", scorers.NewActiveRequest(), "a in-flight=-1; b in-flight=0"},
+		{"tokens in flight", scorers.NewTokenLoad(), "prompt-tokens=10 | a in-flight-tokens=-1; b in-flight-tokens=0"},
+	} {
+		if got := pluginstest.Score(t, r.scorer, r.world); got[0] > got[1] {
+			t.Errorf("%s: %v", r.name, got)
+		}
 	}
 }
