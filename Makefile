@@ -29,15 +29,16 @@ race: ## the same under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -short ./...
 
 check: lint generate test ## what a change must pass: lint, generated files up to date, tests
-	@git diff --exit-code -- docs/reference pkg/catalog/descriptions.go && test -z "$$(git status --porcelain -- docs/reference)" || { echo "what is generated is stale: commit what 'make generate' made"; exit 1; }
+	@git diff --exit-code -- docs/reference docs/compatibility.md pkg/catalog/descriptions.go && test -z "$$(git status --porcelain -- docs/reference)" || { echo "what is generated is stale: commit what 'make generate' made"; exit 1; }
 
 lint: $(LINT) ## golangci-lint and gofmt
 	@test -z "$$(gofmt -l cmd pkg simulator benchmarks internal)" || { gofmt -l cmd pkg simulator benchmarks internal; echo "not gofmt'ed"; exit 1; }
 	$(LINT) run ./...
 
-generate: ## print docs/reference and the descriptions of plugins from the code
+generate: ## print docs/reference, docs/compatibility.md and the descriptions of plugins from the code
 	$(GO) run ./internal/describe
 	$(GO) run ./cmd/fairlead docs docs/reference
+	$(GO) test -count=1 ./internal/compatibility -update >/dev/null
 
 bench: ## the Go benchmarks, with allocations
 	$(GO) test -run '^$$' -bench . -benchmem ./pkg/... ./simulator/...

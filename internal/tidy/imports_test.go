@@ -67,8 +67,9 @@ func house() []room {
 		{"internal/invariants", nil, true},
 		{"internal/tidy", nil, false},
 		{"internal/scenario", append([]string{"pkg/plugins/pluginstest"}, decided...), false},
-		{"internal/adapters", nil, false}, // tests alone
-		{"internal/reasons", nil, false},  // tests alone
+		{"internal/adapters", nil, false},      // tests alone
+		{"internal/reasons", nil, false},       // tests alone
+		{"internal/compatibility", nil, false}, // tests alone
 		{"internal/e2e", []string{"pkg/...", "simulator/...", "benchmarks/..."}, false},
 		{"internal/adapters", []string{"pkg/..."}, false},
 		{"internal/reasons", []string{"pkg/..."}, false},

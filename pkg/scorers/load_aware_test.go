@@ -1,6 +1,8 @@
 package scorers_test
 
 import (
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/fairlead/fairlead/pkg/plugins"
@@ -20,4 +22,19 @@ func TestLoadAware(t *testing.T) {
 	check(t, func() plugins.Scorer { l := scorers.NewLoadAware(); l.Threshold = 1; return l }, []row{
 		{"the least threshold", "a queued=0; b queued=1", []float64{0.5, 0}},
 	})
+}
+
+// docs/plugins.md shows the file as it is.
+func TestTheDocumentationShowsThisScorer(t *testing.T) {
+	page, err := os.ReadFile("../../docs/plugins.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile("load_aware.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), "```go\n"+string(source)+"```") {
+		t.Error("docs/plugins.md shows another load_aware.go; copy it anew")
+	}
 }
