@@ -81,3 +81,21 @@ func TestUsageWithoutBodies(t *testing.T) {
 		t.Errorf("models: %s", r.body)
 	}
 }
+
+// TestRefusalsInTheShapeOfTheirClients: what the picker refuses reaches a client in the shape that it decodes, also through a
+// gateway that makes answers to gRPC of its own.
+func TestRefusalsInTheShapeOfTheirClients(t *testing.T) {
+	w := newWorld(t, options{envoy: "override.yaml"})
+	r := w.do(call{h2: true, path: "/vllm.grpc.engine.VllmEngine/Generate", body: []byte("\x00\xff\xff\xff\xfdabc"), headers: []string{"Content-Type", "application/grpc", "Te", "trailers"}})
+	if r.err != nil || r.status != 200 || r.header.Get("Grpc-Status") != "3" || !strings.HasPrefix(r.header.Get("Grpc-Message"), "malformed_body: ") {
+		t.Errorf("gRPC: status %d, error %v, %v, %s", r.status, r.err, r.header, r.body)
+	}
+	r = w.do(call{path: "/v1/messages/render", body: []byte(`{"model":"nobody"}`)})
+	if r.status != 404 || !strings.HasPrefix(string(r.body), `{"type":"error","error":{"type":"not_found_error"`) {
+		t.Errorf("Anthropic: status %d, error %v, %s", r.status, r.err, r.body)
+	}
+	r = w.do(call{path: "/v1/chat/completions", body: []byte(`{"model":7}`)})
+	if r.status != 400 || !strings.Contains(string(r.body), `"code":"invalid_model"`) {
+		t.Errorf("OpenAI: status %d, error %v, %s", r.status, r.err, r.body)
+	}
+}

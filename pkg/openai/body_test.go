@@ -194,6 +194,7 @@ func TestGRPCRequests(t *testing.T) {
 		{"a number cut by its message's end", GRPCGenerate, frame(0, []byte{0x28, 0x80}), "the gRPC message is no protobuf message"},
 		{"a tag without a value", GRPCGenerate, frame(0, []byte{0x28}), "the gRPC message is no protobuf message"},
 		{"a group", GRPCGenerate, frame(0, []byte{0x2b, 0x2c}), "the gRPC message is no protobuf message"},
+		{"a field number above 2^29", GRPCGenerate, frame(0, []byte{0xd0, 0xd0, 0xd0, 0xd0, 0xd0, 0x30, 0x30}), "the gRPC message is no protobuf message"},
 		{"field 0", GRPCGenerate, frame(0, []byte{0x00, 0x00}), "the gRPC message is no protobuf message"},
 		{"more than a message", GRPCGenerate, append(frame(0, sub(3, []byte("a"))), 9, 9, 9), `model "" stream false max -1 n 1 prompt [text a] tokens -1`},
 	} {

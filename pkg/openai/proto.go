@@ -115,7 +115,7 @@ func (r *messageReader) whole() bool {
 	switch r.state {
 	case wantTag:
 		r.number, r.wire, r.start = v>>3, v&7, r.off
-		if r.number == 0 || left < 0 {
+		if r.number == 0 || r.number > 1<<29-1 || left < 0 {
 			return false
 		}
 		message := false
