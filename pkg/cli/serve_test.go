@@ -2,11 +2,16 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +21,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/fairlead/fairlead/pkg/catalog"
+	"github.com/fairlead/fairlead/pkg/gateway/extproc"
+	"github.com/fairlead/fairlead/pkg/gateway/ports"
 )
 
 // served is a process that serves, until end is called.
@@ -169,6 +176,83 @@ func TestDebugHasAPortOfItsOwnWhereThatIsAsked(t *testing.T) {
 		_ = resp.Body.Close()
 		if resp.StatusCode != want {
 			t.Errorf("%s: %s, want %d", url, resp.Status, want)
+		}
+	}
+}
+
+// issue writes a new certificate and its key into a directory, and returns its serial number.
+func issue(t *testing.T, dir string) string {
+	t.Helper()
+	pair, err := extproc.SelfSigned()
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{ports.CertFile: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, ports.KeyFile: {Type: "PRIVATE KEY", Bytes: key}} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path+".new", pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leaf, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leaf.SerialNumber.String()
+}
+
+// TestP23EveryPortSpeaksTLS with the certificate of its directory, takes another one while it serves, and offers h2 where gRPC
+// or HTTP/2 are spoken.
+func TestP23EveryPortSpeaksTLS(t *testing.T) {
+	dir := t.TempDir()
+	serial := issue(t, dir)
+	s := startServing(t, "127.0.0.1", "--secure-serving=true", "--cert-path", dir, "--listen-cert-path", dir, "--metrics-cert-dir", dir)
+	addresses := []string{s.grpc, strings.TrimPrefix(s.proxy, "http://"), strings.TrimPrefix(s.admin, "http://")}
+	dial := func(address string, protocols ...string) tls.ConnectionState {
+		t.Helper()
+		c, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true, NextProtos: protocols, MinVersion: tls.VersionTLS12})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return c.ConnectionState()
+	}
+	for _, address := range addresses {
+		state := dial(address, "h2")
+		if state.NegotiatedProtocol != "h2" || state.PeerCertificates[0].SerialNumber.String() != serial {
+			t.Errorf("%s: protocol %q, certificate %v", address, state.NegotiatedProtocol, state.PeerCertificates[0].SerialNumber)
+		}
+	}
+	for _, h2 := range []bool{false, true} {
+		protocols := new(http.Protocols)
+		protocols.SetHTTP1(!h2)
+		protocols.SetHTTP2(h2)
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS12}, Protocols: protocols}}
+		for _, url := range []string{s.proxy + "/v1/chat/completions", s.admin + "/debug/books"} {
+			resp, err := client.Get("https" + strings.TrimPrefix(url, "http"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			if (resp.ProtoMajor == 2) != h2 {
+				t.Errorf("%s: %s", url, resp.Proto)
+			}
+		}
+	}
+	next := issue(t, dir)
+	retry := time.NewTicker(10 * time.Millisecond)
+	defer retry.Stop()
+	for _, address := range addresses {
+		for deadline := time.Now().Add(10 * time.Second); dial(address, "h2").PeerCertificates[0].SerialNumber.String() != next; <-retry.C {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s still serves the old certificate", address)
+			}
 		}
 	}
 }

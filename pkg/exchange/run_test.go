@@ -127,11 +127,11 @@ func TestDecisionsDoNotRepeatAfterAReplacement(t *testing.T) {
 func TestAnEndUnderOneConfigurationLetsGoWhoWaitsUnderAnother(t *testing.T) {
 	q := &oneAtATime{limit: 1}
 	w := newWorld(t, nil, nil, instance("queue", q))
-	running, a := w.begin(), exchange.Action{}
+	running := w.begin()
 	running.Headers(w.now, post("/v1/chat/completions"), proxied, false)
 	running.Body(w.now, []byte(chat), true)
 	w.s.Tick(w.now)
-	if a = running.Resume(w.now); a.Do != exchange.Forward {
+	if a := running.Resume(w.now); a.Do != exchange.Forward {
 		t.Fatalf("got %v, want forward", a.Do)
 	}
 	waits := w.begin()
