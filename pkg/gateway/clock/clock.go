@@ -32,8 +32,7 @@ func Start(epoch time.Time) *Clock {
 // Now returns the time since the epoch.
 func (c *Clock) Now() pool.Instant { return pool.Instant(c.offset + time.Since(c.base)) }
 
-// At has Drive call Tick at this instant, if nothing earlier makes it; one in the past means at once. After another
-// scheduler took the place of the last, At(Now()) has its tickers begin. It never blocks, and without Drive it is
+// At has Drive call Tick at this instant, if nothing earlier makes it; one in the past means at once. It never blocks, and without Drive it is
 // remembered until Drive begins.
 func (c *Clock) At(at pool.Instant) {
 	at = max(at, 1) // 0 is the mark of none
@@ -53,10 +52,9 @@ func (c *Clock) At(at pool.Instant) {
 }
 
 // Drive calls Tick of the scheduler in force at the deadlines that it returns, and at the instants that At names, until
-// ctx is done. A scheduler that was replaced is ticked on until its last exchange is over. There is one call at a time; it
-// starts with one.
+// ctx is done. One that was replaced is ticked on until its last exchange is over. There is one call at a time; it starts with
+// one.
 func (c *Clock) Drive(ctx context.Context, scheduler func() *exchange.Scheduler) {
-	var running []*exchange.Scheduler // the last is in force
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	armed := pool.Instant(0) // when the timer fires; 0: it does not
@@ -64,8 +62,7 @@ func (c *Clock) Drive(ctx context.Context, scheduler func() *exchange.Scheduler)
 	tick := true
 	for {
 		if tick {
-			running = withCurrent(running, scheduler())
-			armed = c.tick(running)
+			armed = c.tick(scheduler().Running())
 		}
 		c.arm(timer, armed)
 		select {
@@ -100,16 +97,4 @@ func (c *Clock) arm(timer *time.Timer, at pool.Instant) {
 	if at != 0 {
 		timer.Reset(max(time.Duration(at-c.Now()), 0))
 	}
-}
-
-// withCurrent returns running with the one in force at its end, and without those that have nothing left to do.
-func withCurrent(running []*exchange.Scheduler, current *exchange.Scheduler) []*exchange.Scheduler {
-	kept := running[:0]
-	for _, s := range running {
-		if s != current && !s.Quiet() {
-			kept = append(kept, s)
-		}
-	}
-	clear(running[len(kept):])
-	return append(kept, current)
 }

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,6 +46,18 @@ func (h *hold) Enter(r *plugins.Request) plugins.Verdict {
 
 func scheduler(t *testing.T, c *clock.Clock, extra any) *exchange.Scheduler {
 	t.Helper()
+	o := exchange.Defaults()
+	o.Built, o.Pools, o.Alarm = configured(t, extra), []*pool.Pool{pool.New("default", nil)}, c
+	s, err := exchange.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// configured builds a configuration with one more plugin.
+func configured(t *testing.T, extra any) *plugins.Built {
+	t.Helper()
 	spec := plugins.Spec{
 		Profiles: []plugins.ProfileSpec{{Name: "p", Plugins: []plugins.RefSpec{{Ref: "picker"}}}},
 		Pools:    []plugins.PoolSpec{{Name: "default", Handler: "handler", Profiles: []string{"p"}}},
@@ -61,13 +72,7 @@ func scheduler(t *testing.T, c *clock.Clock, extra any) *exchange.Scheduler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := exchange.Defaults()
-	o.Built, o.Pools, o.Alarm = built, []*pool.Pool{pool.New("default", nil)}, c
-	s, err := exchange.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return built
 }
 
 type waker chan struct{}
@@ -183,21 +188,34 @@ func TestAReplacedSchedulerIsTickedUntilItIsQuiet(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		c, fresh := clock.Start(time.Now()), &ticker{every: time.Minute}
-		old := scheduler(t, c, &hold{until: 7 * time.Second})
-		var current atomic.Pointer[exchange.Scheduler]
-		current.Store(old)
-		go c.Drive(ctx, current.Load)
+		first := scheduler(t, c, &hold{until: 7 * time.Second})
+		go c.Drive(ctx, first.Current)
 		synctest.Wait()
-		x, woken, _ := ask(c, old)
+		x, woken, _ := ask(c, first)
 		time.Sleep(time.Second)
-		current.Store(scheduler(t, c, fresh))
-		c.At(c.Now())
+		replace := func(old *exchange.Scheduler, extra any) *exchange.Scheduler {
+			next, err := old.Replace(c.Now(), configured(t, extra), old.Pools(), "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return next
+		}
+		// Two replacements at one instant: the second of three schedulers was in force too short to be seen.
+		second := replace(first, &hold{until: 9 * time.Second})
+		y, wokenToo, _ := ask(c, second)
+		replace(second, fresh)
 		<-woken
 		x.Resume(c.Now())
 		synctest.Wait()
-		if c.Now() != pool.Instant(7*time.Second) || !old.Quiet() {
-			t.Errorf("woken at %v, quiet %t", time.Duration(c.Now()), old.Quiet())
+		if c.Now() != pool.Instant(7*time.Second) || !first.Quiet() || second.Quiet() {
+			t.Errorf("woken at %v, the first quiet %t, the second %t", time.Duration(c.Now()), first.Quiet(), second.Quiet())
 		}
+		<-wokenToo
+		y.Resume(c.Now())
+		if c.Now() != pool.Instant(9*time.Second) || !second.Quiet() {
+			t.Errorf("woken at %v, quiet %t", time.Duration(c.Now()), second.Quiet())
+		}
+		synctest.Wait()
 		if len(fresh.at) == 0 || fresh.at[0] != time.Second {
 			t.Errorf("the new one's ticker was called at %v, want first at 1s", fresh.at)
 		}

@@ -3,6 +3,7 @@ package ports
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -32,7 +33,8 @@ type Bounded struct {
 	Max    int
 	Answer bool
 
-	open atomic.Int64
+	open    atomic.Int64
+	parting atomic.Int64
 }
 
 // Accept returns the next connection. A lack of files or memory is noted and returned: servers wait a while then and accept
@@ -64,24 +66,45 @@ func temporary(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) || errors.Is(err, syscall.ENOMEM)
 }
 
-// refuseTime is how long a client that is turned away gets to take the answer. It is short, since meanwhile nobody accepts.
-const refuseTime = 5 * time.Millisecond
+const (
+	// partingTime is how long a client that is turned away may take to read why.
+	partingTime = 200 * time.Millisecond
+	// partingMax bounds those that are being told at the same time; others are closed without a word.
+	partingMax = 64
+)
 
+// turnAway closes a connection that is one too many. It never waits, since meanwhile nobody accepts.
 func (b *Bounded) turnAway(c net.Conn) {
-	if b.Answer {
-		row := reason.TooManyConnections.Row()
-		reply := openai.ErrorReply(openai.Other, row.Status, row.Code, fmt.Sprintf("%s: at most %d are open", row.Means, b.Max), row.RetryAfter, row.Dropped)
-		var out strings.Builder
-		out.WriteString("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: " + strconv.Itoa(len(reply.Body)) + "\r\n")
-		for _, h := range reply.Headers {
-			out.WriteString(h.Name + ": " + h.Value + "\r\n")
+	if !b.Answer || b.parting.Add(1) > partingMax {
+		if b.Answer {
+			b.parting.Add(-1)
 		}
-		out.WriteString("\r\n")
-		out.Write(reply.Body)
-		_ = c.SetWriteDeadline(time.Now().Add(refuseTime))
-		_, _ = c.Write([]byte(out.String())) // a short text into an empty socket
+		_ = c.Close()
+		return
 	}
-	_ = c.Close()
+	go func() {
+		defer b.parting.Add(-1)
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(partingTime))
+		if _, err := c.Write(b.words()); err != nil {
+			return
+		}
+		// A connection that is closed with a request unread is reset, and the answer with it.
+		if half, ok := c.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+			_, _ = io.Copy(io.Discard, c)
+		}
+	}()
+}
+
+// words is what a client is told that is turned away.
+func (b *Bounded) words() []byte {
+	row := reason.TooManyConnections.Row()
+	reply := openai.ErrorReply(openai.Other, row.Status, row.Code, fmt.Sprintf("%s: at most %d are open", row.Means, b.Max), row.RetryAfter, row.Dropped)
+	out := []byte("HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: " + strconv.Itoa(len(reply.Body)) + "\r\n")
+	for _, h := range reply.Headers {
+		out = append(out, h.Name+": "+h.Value+"\r\n"...)
+	}
+	return append(append(out, "\r\n"...), reply.Body...)
 }
 
 // counted is a connection that says when it is closed.

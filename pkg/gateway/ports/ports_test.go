@@ -301,6 +301,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Errorf("the second: %d", status)
 	}
 	third := connect()
+	_, _ = io.WriteString(third, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"+strings.Repeat("x", 100_000)) // nobody reads it
 	resp, err := http.ReadResponse(bufio.NewReader(third), nil)
 	if err != nil {
 		t.Fatal(err)
