@@ -11,13 +11,17 @@ import (
 func benchCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure what Fairlead costs, and fit simulated engines to real ones",
+		Short: "Compare scheduling policies on simulated fleets, fit simulated engines, measure what Fairlead costs",
+		Long: `Bench runs scenarios in virtual time: simulated engines, and the production scheduler under a configuration of yours or
+a policy to compare with. A policy is the file of an EndpointPickerConfig, "default", or one of the comparison policies
+round-robin, random, least-request and service (what operators have without an endpoint picker).`,
 	}
 	group(c)
 	self, err := os.Executable()
 	if err != nil {
 		self = os.Args[0] // good enough to start a child where the platform cannot say
 	}
-	c.AddCommand(extproc.Command([]string{self, "bench", "extproc"}, []string{self, "epp", "--grpc-bind=127.0.0.1"}), benchCalibrateCommand())
+	c.AddCommand(benchRunCommand(), benchCompareCommand(), benchScenariosCommand(),
+		extproc.Command([]string{self, "bench", "extproc"}, []string{self, "epp", "--grpc-bind=127.0.0.1"}), benchCalibrateCommand())
 	return c
 }

@@ -130,7 +130,7 @@ func explain(w io.Writer, entries []plugins.Entry, doc exchange.Document) error 
 	if err != nil {
 		return err
 	}
-	compared, different := compare(w, rec.Profiles, replayed)
+	compared, different := sameRuns(w, rec.Profiles, replayed)
 	for i := range replayed {
 		printProfile(w, &replayed[i])
 	}
@@ -141,8 +141,8 @@ func explain(w io.Writer, entries []plugins.Entry, doc exchange.Document) error 
 	return nil
 }
 
-// compare counts scores, totals and picks of the replay, and prints each that is not equal to the bit.
-func compare(w io.Writer, recorded, replayed []plugins.ProfileRecord) (compared, different int) {
+// sameRuns counts scores, totals and picks of the replay, and prints each that is not equal to the bit.
+func sameRuns(w io.Writer, recorded, replayed []plugins.ProfileRecord) (compared, different int) {
 	if len(recorded) != len(replayed) {
 		fmt.Fprintf(w, "the record has %d profile runs, the replay %d\n", len(recorded), len(replayed))
 		return 1, 1

@@ -1,0 +1,157 @@
+package bench
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/fairlead/fairlead/benchmarks/policy"
+	"github.com/fairlead/fairlead/benchmarks/workload"
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/simulator/fleet"
+	"github.com/fairlead/fairlead/simulator/scenarios"
+)
+
+// Setup is a scenario that is ready to run.
+type Setup struct {
+	*scenarios.Scenario
+	Requests *workload.Spec
+
+	// Scale multiplies the rates; 1 is the scenario's own.
+	Scale float64
+
+	pods []fleet.Pod
+	slow []float64
+}
+
+// Load returns the scenario of this name, or that of a file. The error says what is wrong with it.
+func Load(name string) (*Setup, error) {
+	var s *scenarios.Scenario
+	var err error
+	if strings.ContainsAny(name, "./") {
+		var text []byte
+		if text, err = os.ReadFile(name); err != nil {
+			return nil, err
+		}
+		s, err = scenarios.Parse(text)
+	} else {
+		s, err = scenarios.Get(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return Prepare(s)
+}
+
+// Prepare makes a scenario ready. The error says which part of it makes no sense, or which model does not fit where.
+func Prepare(s *scenarios.Scenario) (*Setup, error) {
+	spec, err := workload.Decode(&s.Workload)
+	if err != nil {
+		return nil, fmt.Errorf("scenario %q: %w", s.Name, err)
+	}
+	out := &Setup{Scenario: s, Requests: spec, Scale: 1}
+	for i := range s.Fleet {
+		g := &s.Fleet[i]
+		p, o, err := g.Engine()
+		if err != nil {
+			return nil, fmt.Errorf("scenario %q, group %d: %w", s.Name, i, err)
+		}
+		labels := map[string]string{"fairlead.dev/hardware": g.Hardware}
+		for k, v := range g.Labels {
+			labels[k] = v
+		}
+		if g.Role != "" {
+			labels["llm-d.ai/role"] = g.Role
+		}
+		var adapters []string
+		for a := range g.Adapters {
+			adapters = append(adapters, AdapterName(a+1))
+		}
+		for range g.Pods {
+			out.pods = append(out.pods, fleet.Pod{Profile: p, Options: o, Labels: labels, AdapterNames: adapters})
+			out.slow = append(out.slow, g.Slow)
+		}
+	}
+	return out, nil
+}
+
+// AdapterName is what a workload's adapter is called.
+func AdapterName(adapter int32) string { return fmt.Sprint("adapter-", adapter) }
+
+// Scaled returns the setup at a multiple of its rates.
+func (s *Setup) Scaled(by float64) *Setup {
+	out := *s
+	out.Scale *= by
+	out.Requests = s.Requests.Scale(by)
+	return &out
+}
+
+// WithPods returns the setup with n pods of the first group's kind and none else.
+func (s *Setup) WithPods(n int) *Setup {
+	out := *s
+	out.pods, out.slow = nil, nil
+	for range n {
+		out.pods, out.slow = append(out.pods, s.pods[0]), append(out.slow, s.slow[0])
+	}
+	return &out
+}
+
+// PodCount is how many pods there are from the start.
+func (s *Setup) PodCount() int { return len(s.pods) }
+
+// Run runs the scenario under a policy. Seed makes the requests and the readings; salt only the policy's own choices, so that
+// two salts are two runs of one policy on the same requests.
+func (s *Setup) Run(p policy.Policy, seed, salt uint64) (*fleet.Result, error) {
+	d, err := p.New(seed ^ salt<<32)
+	if err != nil {
+		return nil, err
+	}
+	source, err := workload.New(s.Requests, seed)
+	if err != nil {
+		return nil, err
+	}
+	o := fleet.Options{
+		Seed: seed, Pods: s.pods, Decider: d, Source: source, Until: pool.Instant(s.Until),
+		Signals: fleet.Signals{
+			Every: pool.Instant(s.Signals.Every), Age: pool.Instant(s.Signals.Age), Jitter: pool.Instant(s.Signals.Jitter),
+			Loss: s.Signals.Loss, TokenError: s.Signals.TokenError,
+		},
+	}
+	for i, factor := range s.slow {
+		if factor > 0 {
+			o.Events = append(o.Events, fleet.Event{Kind: fleet.Slow, Pod: int32(i), Factor: factor})
+		}
+	}
+	for _, e := range s.Events {
+		o.Events = append(o.Events, fleet.Event{
+			At: pool.Instant(e.At), Kind: fleet.Kind(e.Kind), Pod: e.Pod, Factor: e.Factor, Detected: pool.Instant(e.Detected),
+		})
+	}
+	f, err := fleet.New(o)
+	if err != nil {
+		return nil, fmt.Errorf("scenario %q: %w", s.Name, err)
+	}
+	r, err := f.Run()
+	if err == nil {
+		err = source.Err()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("scenario %q under %q: %w", s.Name, p.Name, err)
+	}
+	return r, nil
+}
+
+// Closed reports whether every stream waits for its answers: then there is no rate to raise.
+func (s *Setup) Closed() bool {
+	for i := range s.Requests.Streams {
+		st := &s.Requests.Streams[i]
+		a := &s.Requests.Arrivals
+		if st.Own != nil {
+			a = st.Own
+		}
+		if st.Trace != nil || a.Type != "closed" {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,216 @@
+// Package scenarios has the fleets and workloads that ship with Fairlead, as YAML: which pods, how well they are seen, what
+// happens to them, what is asked of them, and what the scenario must show.
+//
+// The workload is kept as it stands in the file; whoever makes requests of it reads it (benchmarks/workload).
+package scenarios
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/fairlead/fairlead/simulator/engine"
+)
+
+//go:embed *.yaml
+var files embed.FS
+
+// Scenario is one of them.
+type Scenario struct {
+	Name  string `yaml:"name"`
+	Title string `yaml:"title"`
+
+	// Shows says what must come out, Needs which part of it waits for what Fairlead cannot do yet; empty for nothing.
+	Shows string `yaml:"shows"`
+	Needs string `yaml:"needs"`
+
+	Fleet   []Group `yaml:"fleet"`
+	Signals Signals `yaml:"signals"`
+	Events  []Event `yaml:"events"`
+	Targets Targets `yaml:"targets"`
+
+	// Warmup is how long arrivals are left out of the figures, while caches fill. Until cuts the run off; 0: it ends by itself.
+	Warmup time.Duration `yaml:"warmup"`
+	Until  time.Duration `yaml:"until"`
+
+	Workload yaml.Node `yaml:"workload"`
+}
+
+// Group is a number of pods of one kind.
+type Group struct {
+	Pods     int    `yaml:"pods"`
+	Hardware string `yaml:"hardware"`
+	Model    string `yaml:"model"`
+
+	// TensorParallel is how many devices a pod has; 0 is what the model needs.
+	TensorParallel int32 `yaml:"tensorParallel"`
+
+	// KVTokens, MaxModelLen and MaxSeqs replace the profile's figures; 0 keeps them.
+	KVTokens    int64 `yaml:"kvTokens"`
+	MaxModelLen int32 `yaml:"maxModelLen"`
+	MaxSeqs     int32 `yaml:"maxSeqs"`
+
+	// MaxWaiting bounds an engine's queue. Adapters is how many LoRA adapters there are, MaxLoras how many may run at a time.
+	MaxWaiting int32 `yaml:"maxWaiting"`
+	Adapters   int32 `yaml:"adapters"`
+	MaxLoras   int32 `yaml:"maxLoras"`
+
+	// Slow is how many times as long the pods' steps take from the start, without anybody being told; 0 is 1.
+	Slow float64 `yaml:"slow"`
+
+	// Role is prefill, decode, or empty for both.
+	Role string `yaml:"role"`
+
+	Labels map[string]string `yaml:"labels"`
+}
+
+// Signals say how well the engines are seen.
+type Signals struct {
+	// Every is the period of readings; 0 is a second. Age is how long they take, Jitter what is drawn on top; Loss the share that
+	// do not arrive.
+	Every  time.Duration `yaml:"every"`
+	Age    time.Duration `yaml:"age"`
+	Jitter time.Duration `yaml:"jitter"`
+	Loss   float64       `yaml:"loss"`
+
+	// TokenError is by how much token counts are off, and the share of prompts whose blocks cannot be told.
+	TokenError float64 `yaml:"tokenError"`
+
+	// EventDelay and EventLoss are reserved for the engines' cache events, of which nobody hears yet: they must be 0.
+	EventDelay time.Duration `yaml:"eventDelay"`
+	EventLoss  float64       `yaml:"eventLoss"`
+}
+
+// Event is something planned.
+type Event struct {
+	At       time.Duration `yaml:"at"`
+	Kind     string        `yaml:"kind"`
+	Pod      int32         `yaml:"pod"`
+	Factor   float64       `yaml:"factor"`
+	Detected time.Duration `yaml:"detected"`
+}
+
+// Targets are what makes an answer good: its first token within TTFT, the mean time between tokens within ITL. Prompts of
+// LongPrompt tokens and more have LongTTFT. 0 is no target.
+type Targets struct {
+	TTFT       time.Duration `yaml:"ttft" json:"ttftNanos"`
+	ITL        time.Duration `yaml:"itl" json:"itlNanos"`
+	LongPrompt int32         `yaml:"longPrompt" json:"longPromptTokens,omitempty"`
+	LongTTFT   time.Duration `yaml:"longTTFT" json:"longTTFTNanos,omitempty"`
+}
+
+// Names returns the names of the scenarios that ship, in order.
+func Names() []string {
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		panic(err) // an embedded folder is always there
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, strings.TrimSuffix(e.Name(), ".yaml"))
+	}
+	slices.SortFunc(names, func(a, b string) int { return strings.Compare(sortable(a), sortable(b)) })
+	return names
+}
+
+// sortable puts s2 before s10.
+func sortable(name string) string {
+	head, _, _ := strings.Cut(name, "-")
+	if len(head) == 2 && head[0] == 's' && head[1] >= '0' && head[1] <= '9' {
+		return "s0" + name[1:]
+	}
+	return name
+}
+
+// Get returns a scenario that ships, by its name or the part before the first hyphen, such as s1.
+func Get(name string) (*Scenario, error) {
+	for _, n := range Names() {
+		if head, _, _ := strings.Cut(n, "-"); n == name || strings.EqualFold(head, name) && head != "mig" {
+			text, err := files.ReadFile(n + ".yaml")
+			if err != nil {
+				return nil, err
+			}
+			return Parse(text)
+		}
+	}
+	return nil, fmt.Errorf("no scenario %q; there are %s", name, strings.Join(Names(), ", "))
+}
+
+// Parse reads a scenario. A member that is not known is an error with its line.
+func Parse(text []byte) (*Scenario, error) {
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	s := &Scenario{}
+	if err := d.Decode(s); err != nil {
+		return nil, fmt.Errorf("scenario: %s", strings.ReplaceAll(strings.TrimPrefix(err.Error(), "yaml: "), "\n  ", " "))
+	}
+	if err := s.check(); err != nil {
+		return nil, fmt.Errorf("scenario %q: %w", s.Name, err)
+	}
+	return s, nil
+}
+
+func (s *Scenario) check() error {
+	switch {
+	case s.Name == "":
+		return errors.New("no name")
+	case len(s.Fleet) == 0:
+		return errors.New("no fleet; at least one group of pods")
+	case s.Workload.Kind == 0:
+		return errors.New("no workload")
+	case s.Signals.EventDelay != 0 || s.Signals.EventLoss != 0:
+		return errors.New("signals: eventDelay and eventLoss are reserved: no scheduler hears cache events in virtual time yet")
+	case s.Signals.Every < 0 || s.Signals.Age < 0 || s.Signals.Jitter < 0:
+		return errors.New("signals: none of every, age and jitter may be negative")
+	}
+	if s.Signals.Every == 0 {
+		s.Signals.Every = time.Second
+	}
+	for i := range s.Fleet {
+		g := &s.Fleet[i]
+		if g.Pods < 1 {
+			return fmt.Errorf("group %d has %d pods; at least 1", i, g.Pods)
+		}
+		if g.Role != "" && g.Role != "prefill" && g.Role != "decode" {
+			return fmt.Errorf("group %d has role %q; prefill, decode or none", i, g.Role)
+		}
+	}
+	return nil
+}
+
+// Pods is how many pods there are from the start.
+func (s *Scenario) Pods() int {
+	n := 0
+	for i := range s.Fleet {
+		n += s.Fleet[i].Pods
+	}
+	return n
+}
+
+// Engine returns what each pod of the group is. The error shows the arithmetic of a model that does not fit.
+func (g *Group) Engine() (engine.Profile, engine.Options, error) {
+	p, err := engine.ProfileWith(g.Hardware, g.Model, engine.Choice{TensorParallel: g.TensorParallel})
+	if err != nil {
+		return p, engine.Options{}, err
+	}
+	if g.KVTokens > 0 {
+		p.Blocks = int32(g.KVTokens/int64(p.BlockTokens)) + 1
+	}
+	if g.MaxModelLen > 0 {
+		p.MaxModelLen = g.MaxModelLen
+	}
+	if g.MaxSeqs > 0 {
+		p.MaxSeqs = g.MaxSeqs
+	}
+	o := engine.Options{MaxWaiting: g.MaxWaiting, Adapters: g.Adapters, MaxLoras: g.MaxLoras}
+	if g.Adapters > 0 && g.MaxLoras == 0 {
+		o.MaxLoras = 1
+	}
+	return p, o, nil
+}
