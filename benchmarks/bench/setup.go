@@ -49,6 +49,9 @@ func Prepare(s *scenarios.Scenario) (*Setup, error) {
 	if err != nil {
 		return nil, fmt.Errorf("scenario %q: %w", s.Name, err)
 	}
+	if err := s.Fits(); err != nil {
+		return nil, fmt.Errorf("scenario %q does not fit: %w", s.Name, err)
+	}
 	out := &Setup{Scenario: s, Requests: spec, Scale: 1}
 	for i := range s.Fleet {
 		g := &s.Fleet[i]
@@ -65,7 +68,7 @@ func Prepare(s *scenarios.Scenario) (*Setup, error) {
 		}
 		var adapters []string
 		for a := range g.Adapters {
-			adapters = append(adapters, AdapterName(a+1))
+			adapters = append(adapters, workload.AdapterName(a+1))
 		}
 		for range g.Pods {
 			out.pods = append(out.pods, fleet.Pod{Profile: p, Options: o, Labels: labels, AdapterNames: adapters})
@@ -74,9 +77,6 @@ func Prepare(s *scenarios.Scenario) (*Setup, error) {
 	}
 	return out, nil
 }
-
-// AdapterName is what a workload's adapter is called.
-func AdapterName(adapter int32) string { return fmt.Sprint("adapter-", adapter) }
 
 // Scaled returns the setup at a multiple of its rates.
 func (s *Setup) Scaled(by float64) *Setup {
@@ -112,6 +112,7 @@ func (s *Setup) Run(p policy.Policy, seed, salt uint64) (*fleet.Result, error) {
 	}
 	o := fleet.Options{
 		Seed: seed, Pods: s.pods, Decider: d, Source: source, Until: pool.Instant(s.Until),
+		Transfer: fleet.Transfer{Setup: s.Transfer.Setup, BytesPerSecond: s.Transfer.BytesPerSecond},
 		Signals: fleet.Signals{
 			Every: pool.Instant(s.Signals.Every), Age: pool.Instant(s.Signals.Age), Jitter: pool.Instant(s.Signals.Jitter),
 			Loss: s.Signals.Loss, TokenError: s.Signals.TokenError,

@@ -356,3 +356,27 @@ func (w *workers) wait() error {
 	w.all.Wait()
 	return w.err
 }
+
+// Whole says what a report that was read from elsewhere lacks; nil if every policy has a run of each seed in every scenario.
+func (r *Report) Whole() error {
+	if len(r.Policies) == 0 || len(r.Cells) == 0 {
+		return fmt.Errorf("it has %d policies and %d scenarios", len(r.Policies), len(r.Cells))
+	}
+	for i := range r.Cells {
+		c := &r.Cells[i]
+		if len(c.Arms) != len(r.Policies) {
+			return fmt.Errorf("scenario %q has %d policies, want %d", c.Scenario, len(c.Arms), len(r.Policies))
+		}
+		for k := range c.Arms {
+			if len(c.Arms[k].Runs) == 0 {
+				return fmt.Errorf("scenario %q: policy %q has no runs", c.Scenario, c.Arms[k].Policy)
+			}
+			for _, f := range c.Arms[k].Runs {
+				if f == nil {
+					return fmt.Errorf("scenario %q: policy %q lacks a run", c.Scenario, c.Arms[k].Policy)
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -113,7 +113,7 @@ func row(a *compare.Arm) []string {
 		}
 		cells = append(cells, value(mean(a, c.of), c.unit))
 	}
-	return append(cells, capacity(a))
+	return cells
 }
 
 func header() []string {
@@ -121,7 +121,7 @@ func header() []string {
 	for _, c := range columns {
 		cells = append(cells, strings.TrimSpace(c.name))
 	}
-	return append(cells, "capacity")
+	return cells
 }
 
 // capacity prints up to which rate a policy's answers stay good.

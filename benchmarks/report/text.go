@@ -26,9 +26,9 @@ func Text(w io.Writer, r *compare.Report) error {
 			fmt.Fprintf(w, "needs: %s\n", c.Needs)
 		}
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "  "+strings.Join(header(), "\t"))
+		fmt.Fprintln(t, "  "+strings.Join(append(header(), "capacity"), "\t"))
 		for k := range c.Arms {
-			fmt.Fprintln(t, "  "+strings.Join(row(&c.Arms[k]), "\t"))
+			fmt.Fprintln(t, "  "+strings.Join(append(row(&c.Arms[k]), capacity(&c.Arms[k])), "\t"))
 		}
 		if err := t.Flush(); err != nil {
 			return err
@@ -78,7 +78,7 @@ func Markdown(w io.Writer, r *compare.Report) error {
 	for i := range r.Cells {
 		c := &r.Cells[i]
 		fmt.Fprintf(w, "## %s\n\n%s. %s.\n\n", c.Scenario, c.Title, conditions(r, c))
-		head := append(header(), "verdict against "+c.Arms[0].Policy, "goodput, 95 % interval")
+		head := append(header(), "capacity", "verdict against "+c.Arms[0].Policy, "goodput, 95 % interval")
 		line(head)
 		line(slices.Repeat([]string{"---"}, len(head)))
 		for k := range c.Arms {
@@ -87,7 +87,7 @@ func Markdown(w io.Writer, r *compare.Report) error {
 			if len(a.Differences) > 0 {
 				interval = change(a.Differences[0].Relative)
 			}
-			line(append(row(a), verdict(a), interval))
+			line(append(row(a), capacity(a), verdict(a), interval))
 		}
 		fmt.Fprintln(w)
 	}

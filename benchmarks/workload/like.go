@@ -41,14 +41,14 @@ var likenesses = map[string]likeness{
 		input: Distribution{Type: "lognormal", Mean: 12_100, StdDev: 17_300, Min: 600, Max: 126_195},
 		short: 0.25, shortest: Distribution{Type: "uniform", Min: 1, Max: 40},
 		output:  Distribution{Type: "normal", Mean: 440, StdDev: 270, Min: 1, Max: 2000},
-		follows: 0.42, remembers: 6000, shared: 512,
+		follows: 0.47, remembers: 6000, shared: 512,
 	},
 	// input mean 15,325, median 11,587, p99 66,456; output mean 149, median 69, p99 768; 65 % of the prompt tokens seen before,
 	// 55 % of the requests with nothing seen.
 	"mooncake-synthetic": {
 		input:   Distribution{Type: "lognormal", Mean: 15_400, StdDev: 13_400, Min: 200, Max: 191_378},
 		output:  Distribution{Type: "lognormal", Mean: 150, StdDev: 250, Min: 1, Max: 2000},
-		follows: 0.67, remembers: 3000,
+		follows: 0.76, remembers: 3000,
 	},
 	// input mean 2,048, median 1,469, p99 7,436; output mean 28, median 13, p99 251.
 	"azure-code": {
@@ -58,7 +58,7 @@ var likenesses = map[string]likeness{
 	// input mean 1,155, median 1,020, p99 4,142; output mean 211, median 129, p99 601.
 	"azure-conversation": {
 		input:  Distribution{Type: "lognormal", Mean: 1_155, StdDev: 680, Min: 2, Max: 8_000},
-		output: Distribution{Type: "lognormal", Mean: 214, StdDev: 240, Min: 1, Max: 1000},
+		output: Distribution{Type: "lognormal", Mean: 222, StdDev: 270, Min: 1, Max: 720},
 	},
 }
 
@@ -88,7 +88,7 @@ func (a *alike) prompt(blockTokens int32) chain {
 	if follows && len(a.past) > 0 {
 		// Of a few earlier prompts, the longest that fits.
 		best := -1
-		for try := range 8 {
+		for try := range 24 {
 			i := (pick + try*7919) % len(a.past)
 			if n := a.past[i].chain.tokens; n < want && (best < 0 || n > a.past[best].chain.tokens) {
 				best = i

@@ -3,6 +3,7 @@ package workload
 import (
 	"math"
 	"math/rand/v2"
+	"strconv"
 
 	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/simulator/fleet"
@@ -217,6 +218,9 @@ func (s *Source) open(st *Stream, class, tenant int32, seed uint64) (*stream, er
 	return out, nil
 }
 
+// AdapterName is what clients call an adapter.
+func AdapterName(adapter int32) string { return "adapter-" + strconv.Itoa(int(adapter)) }
+
 // identity names a text of the stream.
 func (st *stream) identity(kind byte, number uint64) uint64 {
 	return mix(uint64(st.class)<<56|uint64(kind)<<48) ^ mix(number)
@@ -234,6 +238,7 @@ func (st *stream) fresh(at pool.Instant) *fleet.Request {
 		for i, share := range st.Adapters {
 			if x < share {
 				r.Adapter = int32(i + 1)
+				r.Model = AdapterName(r.Adapter)
 				break
 			}
 			x -= share

@@ -21,7 +21,7 @@ round-robin, random, least-request and service (what operators have without an e
 	if err != nil {
 		self = os.Args[0] // good enough to start a child where the platform cannot say
 	}
-	c.AddCommand(benchRunCommand(), benchCompareCommand(), benchScenariosCommand(),
+	c.AddCommand(benchRunCommand(), benchCompareCommand(), benchSweepCommand(), benchLayoutsCommand(), benchGateCommand(), benchReportCommand(), benchScenariosCommand(),
 		extproc.Command([]string{self, "bench", "extproc"}, []string{self, "epp", "--grpc-bind=127.0.0.1"}), benchCalibrateCommand())
 	return c
 }

@@ -132,6 +132,7 @@ func (f *Fleet) breakOff(p *pod, why string) {
 	}
 	slices.Sort(broken)
 	for _, number := range broken {
+		f.abandonOther(p, number)
 		f.end(uint64(number), Failed, why)
 		f.decider.Finish(f.now, uint64(number), openai.NoUsage, false)
 	}

@@ -26,6 +26,9 @@ type Options struct {
 	Decider Decider
 	Source  Source
 
+	// Transfer is the way of keys and values from a member that computed a prompt to the one that generates.
+	Transfer Transfer
+
 	// Until ends the run; what has not ended by then is Unfinished. 0: the run ends with its last request.
 	Until pool.Instant
 }
@@ -45,11 +48,14 @@ type Fleet struct {
 	scrapeNext pool.Instant // the earliest of the pods', 0 for never
 	due        pool.Instant // of the decider, 0 for never
 
-	requests []*Request // by number
-	holding  int        // requests that the decider holds
-	open     int        // requests that have not ended
-	released []Answer
-	result   Result
+	requests  []*Request // by number
+	transfer  Transfer
+	splits    map[int64]*split
+	transfers readyHeap
+	holding   int // requests that the decider holds
+	open      int // requests that have not ended
+	released  []Answer
+	result    Result
 }
 
 // New prepares a run. The error names the option that makes no sense.
@@ -63,10 +69,13 @@ func New(o Options) (*Fleet, error) {
 		return nil, fmt.Errorf("fleet: readings every %v, aged %v + %v; none may be negative", o.Signals.Every, o.Signals.Age, o.Signals.Jitter)
 	case !(o.Signals.Loss >= 0 && o.Signals.Loss <= 1):
 		return nil, fmt.Errorf("fleet: the share of lost readings is %v; 0 to 1", o.Signals.Loss)
+	case o.Transfer.Setup < 0 || o.Transfer.BytesPerSecond < 0:
+		return nil, fmt.Errorf("fleet: transfers with a setup of %v at %v bytes/s; neither may be negative", o.Transfer.Setup, o.Transfer.BytesPerSecond)
 	case !(o.Signals.TokenError > -1):
 		return nil, fmt.Errorf("fleet: the error of token counts is %v; above -1", o.Signals.TokenError)
 	}
 	f := &Fleet{now: 1, decider: o.Decider, source: o.Source, until: o.Until, events: slices.Clone(o.Events)}
+	f.transfer, f.splits = o.Transfer, map[int64]*split{}
 	f.telemetry = telemetry{Signals: o.Signals, random: rand.New(rand.NewPCG(o.Seed, 'r')), tokens: rand.New(rand.NewPCG(o.Seed, 't'))}
 	slices.SortStableFunc(f.events, func(a, b Event) int { return int(min(max(a.At-b.At, -1), 1)) })
 	pods := int32(len(o.Pods))
@@ -125,6 +134,8 @@ func (f *Fleet) Run() (*Result, error) {
 			}
 		case noticed:
 			f.unlist()
+		case transferred:
+			f.loaded(f.transfers.pop())
 		case scraped:
 			for _, p := range f.pods {
 				if p.scrapeAt != 0 && p.scrapeAt <= f.now {
@@ -155,6 +166,7 @@ const (
 	stepEnds
 	planned
 	noticed
+	transferred
 	scraped
 	read
 	decides
@@ -180,6 +192,9 @@ func (f *Fleet) next() (at pool.Instant, what event) {
 	if f.unlistNext != 0 {
 		earlier(f.unlistNext, noticed)
 	}
+	if len(f.transfers) > 0 {
+		earlier(f.transfers[0].at, transferred)
+	}
 	if f.scrapeNext != 0 {
 		earlier(f.scrapeNext, scraped)
 	}
@@ -201,7 +216,7 @@ func (f *Fleet) next() (at pool.Instant, what event) {
 // stuck reports whether nothing but readings would ever happen: requests are held or hang, and no event will free them.
 func (f *Fleet) stuck(coming bool) bool {
 	_, step := f.steps.first()
-	return !coming && step == never && len(f.events) == 0 && f.unlistNext == 0 && f.due == 0
+	return !coming && step == never && len(f.events) == 0 && f.unlistNext == 0 && f.due == 0 && len(f.transfers) == 0
 }
 
 // runSteps brings pods forward, one after the other, for as long as nothing else can come between: until something else is
@@ -236,6 +251,9 @@ func (f *Fleet) otherwise() pool.Instant {
 	}
 	if len(f.telemetry.inbox) > 0 {
 		limit = min(limit, f.telemetry.inbox[0].due)
+	}
+	if len(f.transfers) > 0 {
+		limit = min(limit, f.transfers[0].at)
 	}
 	if t, ok := f.source.Peek(); ok {
 		limit = min(limit, t)
@@ -283,8 +301,12 @@ func (f *Fleet) skipped(p *pod, row *engine.Skipped) {
 // it brought.
 func (f *Fleet) step(p *pod, at time.Duration) (told bool) {
 	r := p.engine.Step(at)
+	for _, l := range r.Loading {
+		f.fetch(p, l)
+		told = true
+	}
 	if r.Ended == nil {
-		return false
+		return told
 	}
 	f.result.Steps++
 	p.busy += r.Ended.End - r.Ended.Start
@@ -294,6 +316,9 @@ func (f *Fleet) step(p *pod, at time.Duration) (told bool) {
 		if t.Count > 1 {
 			o.LongestGap = max(o.LongestGap, t.Gap)
 			continue
+		}
+		if f.prefills(p, t.ID) {
+			continue // it is the decoding engine's first token that the client sees
 		}
 		o.FirstToken = f.now
 		f.decider.FirstToken(f.now, uint64(p.live[t.ID.Slot]))
@@ -320,9 +345,18 @@ func (f *Fleet) finish(p *pod, done *engine.Finished) {
 	number := p.live[done.ID.Slot]
 	p.live[done.ID.Slot] = nobody
 	p.running--
+	s := f.splits[number]
+	if s != nil && !s.prefilled {
+		f.prefilled(p, s, done, number)
+		return
+	}
 	o := &f.result.Outcomes[number]
-	o.Cached, o.Generated, o.Preemptions = done.Cached, done.Output, done.Preemptions
-	o.Admitted = pool.Instant(done.Admitted)
+	o.Generated, o.Preemptions = done.Output, done.Preemptions
+	if s == nil {
+		o.Cached, o.Admitted = done.Cached, pool.Instant(done.Admitted)
+	} else {
+		delete(f.splits, number)
+	}
 	f.end(uint64(number), Completed, "")
 	f.decider.Finish(f.now, uint64(number), openai.Usage{Prompt: int64(o.Prompt), Cached: int64(o.Cached), Out: int64(o.Generated)}, true)
 	if p.draining {
@@ -392,12 +426,19 @@ func (f *Fleet) follow(a Answer) {
 	o := &f.result.Outcomes[a.Number]
 	for a.Refused == "" {
 		o.Tries = min(o.Tries, 254) + 1
-		if p := f.pods[a.To]; p.up {
-			f.send(p, a.Number)
+		number := a.Number
+		switch {
+		case a.Split && !f.pods[a.Prefill].up:
+			a = f.decider.Unreachable(f.now, number, a.Prefill)
+		case !f.pods[a.To].up:
+			a = f.decider.Unreachable(f.now, number, a.To)
+		case a.Split:
+			f.prefill(f.pods[a.Prefill], f.pods[a.To], number)
+			return
+		default:
+			f.send(f.pods[a.To], number)
 			return
 		}
-		number := a.Number
-		a = f.decider.Unreachable(f.now, number, a.To)
 		a.Number = number
 	}
 	f.end(a.Number, Refused, a.Refused)
@@ -408,9 +449,14 @@ func (f *Fleet) send(p *pod, number uint64) {
 	r := f.requests[number]
 	o := &f.result.Outcomes[number]
 	o.Pod, o.Sent = p.number, f.now
+	f.add(p, number, engine.Request{Prompt: r.Prompt, Output: r.Output, Hashes: r.Hashes, Adapter: r.Adapter})
+}
+
+// add has an engine take a request, or ends it; it reports whether it took it, and as what.
+func (f *Fleet) add(p *pod, number uint64, r engine.Request) (engine.ID, bool) {
 	p.requests++
 	f.bring(p)
-	id, err := p.engine.Add(f.asElapsed(f.now), engine.Request{Prompt: r.Prompt, Output: r.Output, Hashes: r.Hashes, Adapter: r.Adapter})
+	id, err := p.engine.Add(f.asElapsed(f.now), r)
 	if err != nil {
 		why := "invalid"
 		if errors.Is(err, engine.ErrQueueFull) {
@@ -418,7 +464,7 @@ func (f *Fleet) send(p *pod, number uint64) {
 		}
 		f.end(number, Failed, why)
 		f.decider.Finish(f.now, number, openai.NoUsage, false)
-		return
+		return id, false
 	}
 	for int(id.Slot) >= len(p.live) {
 		p.live = append(p.live, nobody)
@@ -429,6 +475,7 @@ func (f *Fleet) send(p *pod, number uint64) {
 		f.step(p, f.asElapsed(f.now))
 	}
 	f.plan(p)
+	return id, true
 }
 
 // askDue has the decider act on its deadlines and release whom it holds.

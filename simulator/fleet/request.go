@@ -87,6 +87,10 @@ type Answer struct {
 	// Refused is the code of the refusal, empty if it was not refused. To is the member that serves.
 	Refused string
 	To      int32
+
+	// Split has another member, Prefill, compute the prompt first; To fetches its keys and values from there and generates.
+	Split   bool
+	Prefill int32
 }
 
 const port = 8000

@@ -9,6 +9,8 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -30,10 +32,20 @@ type Scenario struct {
 	Shows string `yaml:"shows"`
 	Needs string `yaml:"needs"`
 
+	// Copies is how many such fleets stand side by side on the devices, each with its own requests; 0 is 1.
+	Copies int `yaml:"copies"`
+
 	Fleet   []Group `yaml:"fleet"`
 	Signals Signals `yaml:"signals"`
 	Events  []Event `yaml:"events"`
 	Targets Targets `yaml:"targets"`
+
+	// Transfer is the way of keys and values between pods that share a request. Its figures are estimates unless Source says
+	// otherwise.
+	Transfer Transfer `yaml:"transfer"`
+
+	// Devices are how many pieces of each hardware there are; a fleet that needs more does not fit. None: as many as it needs.
+	Devices map[string]int `yaml:"devices"`
 
 	// Warmup is how long arrivals are left out of the figures, while caches fill. Until cuts the run off; 0: it ends by itself.
 	Warmup time.Duration `yaml:"warmup"`
@@ -87,6 +99,13 @@ type Signals struct {
 	EventLoss  float64       `yaml:"eventLoss"`
 }
 
+// Transfer says how long keys and values take: Setup, and their bytes at BytesPerSecond; 0 is the hardware's network.
+type Transfer struct {
+	Setup          time.Duration `yaml:"setup"`
+	BytesPerSecond float64       `yaml:"bytesPerSecond"`
+	Source         string        `yaml:"source"`
+}
+
 // Event is something planned.
 type Event struct {
 	At       time.Duration `yaml:"at"`
@@ -119,10 +138,16 @@ func Names() []string {
 	return names
 }
 
-// sortable puts s2 before s10.
+// numbered are the names that may be given by their number alone.
+var numbered = regexp.MustCompile(`^s[0-9]+$`)
+
+// sortable puts s2 before s10, and sets of layouts behind both.
 func sortable(name string) string {
 	head, _, _ := strings.Cut(name, "-")
-	if len(head) == 2 && head[0] == 's' && head[1] >= '0' && head[1] <= '9' {
+	switch {
+	case !numbered.MatchString(head):
+		return "z" + name
+	case len(head) == 2:
 		return "s0" + name[1:]
 	}
 	return name
@@ -131,7 +156,7 @@ func sortable(name string) string {
 // Get returns a scenario that ships, by its name or the part before the first hyphen, such as s1.
 func Get(name string) (*Scenario, error) {
 	for _, n := range Names() {
-		if head, _, _ := strings.Cut(n, "-"); n == name || strings.EqualFold(head, name) && head != "mig" {
+		if head, _, _ := strings.Cut(n, "-"); n == name || numbered.MatchString(head) && strings.EqualFold(head, name) {
 			text, err := files.ReadFile(n + ".yaml")
 			if err != nil {
 				return nil, err
@@ -169,6 +194,9 @@ func (s *Scenario) check() error {
 	case s.Signals.Every < 0 || s.Signals.Age < 0 || s.Signals.Jitter < 0:
 		return errors.New("signals: none of every, age and jitter may be negative")
 	}
+	if s.Transfer.Setup < 0 || s.Transfer.BytesPerSecond < 0 {
+		return errors.New("transfer: neither setup nor bytesPerSecond may be negative")
+	}
 	if s.Signals.Every == 0 {
 		s.Signals.Every = time.Second
 	}
@@ -191,6 +219,36 @@ func (s *Scenario) Pods() int {
 		n += s.Fleet[i].Pods
 	}
 	return n
+}
+
+// Fits says which hardware the fleet needs more of than there is; nil if it fits.
+func (s *Scenario) Fits() error {
+	if len(s.Devices) == 0 {
+		return nil
+	}
+	need := map[string]int{}
+	for i := range s.Fleet {
+		g := &s.Fleet[i]
+		need[g.Hardware] += g.Pods * int(max(g.TensorParallel, 1)) * max(s.Copies, 1)
+	}
+	for _, hardware := range slices.Sorted(maps.Keys(need)) {
+		if n, there := need[hardware], s.Devices[hardware]; n > there {
+			return fmt.Errorf("it needs %d x %s, and there are %d", n, hardware, there)
+		}
+	}
+	return nil
+}
+
+// Set returns the names of the scenarios that begin with prefix and a hyphen: layouts of the same hardware for the same
+// requests.
+func Set(prefix string) []string {
+	var out []string
+	for _, n := range Names() {
+		if strings.HasPrefix(n, prefix+"-") {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // Engine returns what each pod of the group is. The error shows the arithmetic of a model that does not fit.
