@@ -112,6 +112,9 @@ type Figures struct {
 	Queue   Spread `json:"queueSeconds"`   // from the arrival to the engine's batch
 	Prefill Spread `json:"prefillSeconds"` // from there to the first token
 
+	// Delay is how late the client sent, in wall-clock time; nil in virtual time.
+	Delay *Spread `json:"scheduleDelaySeconds,omitempty"`
+
 	// HitRate is cached over all prompt tokens of completed requests.
 	HitRate Number `json:"hitRate"`
 
@@ -173,8 +176,10 @@ func (c *collected) add(o *fleet.Outcome, t scenarios.Targets) {
 	c.prompt += int64(o.Prompt)
 	c.cached += int64(o.Cached)
 	c.e2e = append(c.e2e, seconds(o.End-o.Arrived))
-	c.queue = append(c.queue, seconds(o.Admitted-o.Arrived))
-	c.prefill = append(c.prefill, seconds(o.FirstToken-o.Admitted))
+	if o.Admitted != 0 { // a client in wall-clock time does not know
+		c.queue = append(c.queue, seconds(o.Admitted-o.Arrived))
+		c.prefill = append(c.prefill, seconds(o.FirstToken-o.Admitted))
+	}
 }
 
 func seconds(t pool.Instant) float64 { return time.Duration(t).Seconds() }
@@ -247,6 +252,18 @@ func (s *Setup) Figures(r *fleet.Result) *Figures {
 		}
 	}
 	return f
+}
+
+// Late notes how late the client sent each request.
+func (f *Figures) Late(delays []float64) {
+	var known []float64
+	for _, d := range delays {
+		if !math.IsNaN(d) {
+			known = append(known, d)
+		}
+	}
+	s := SpreadOf(known)
+	f.Delay = &s
 }
 
 // maxTenants is how many tenants figures list one by one.

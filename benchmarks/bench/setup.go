@@ -78,6 +78,33 @@ func Prepare(s *scenarios.Scenario) (*Setup, error) {
 	return out, nil
 }
 
+// WithWorkload returns the setup with the requests of a file: a workload, or a configuration of inference-perf, whose goodput
+// constraints become the targets if it has any. The warm-up is none then.
+func (s *Setup) WithWorkload(path string) (*Setup, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	out, scenario := *s, *s.Scenario
+	out.Scenario = &scenario
+	scenario.Warmup = 0
+	if workload.IsInferencePerf(text) {
+		spec, targets, err := workload.FromInferencePerf(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if targets != (workload.Targets{}) {
+			scenario.Targets = scenarios.Targets{TTFT: targets.TTFT, ITL: targets.ITL}
+		}
+		out.Requests = spec
+		return &out, nil
+	}
+	if out.Requests, err = workload.Parse(text); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return &out, nil
+}
+
 // Scaled returns the setup at a multiple of its rates.
 func (s *Setup) Scaled(by float64) *Setup {
 	out := *s

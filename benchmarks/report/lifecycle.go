@@ -174,3 +174,20 @@ func LifecycleOf(outcomes []fleet.Outcome, t scenarios.Targets) *Lifecycle {
 	l.Goodput.RequestRate, l.Goodput.TokenRate = per(float64(l.Goodput.GoodRequests), span), per(float64(goodTokens), span)
 	return l
 }
+
+// Observed adds what a client in wall-clock time knows besides: how late it sent each request, what was said of failures, and
+// why its figures are not to be used, if so.
+func (l *Lifecycle) Observed(delays []float64, messages map[string][]string, invalid string) {
+	var known []float64
+	for _, d := range delays {
+		if !math.IsNaN(d) {
+			known = append(known, d)
+		}
+	}
+	l.LoadSummary.ScheduleDelay, l.LoadSummary.Invalid = StatisticsOf(known), invalid
+	for label, list := range messages {
+		f := l.Failures.ByLabel[label]
+		f.Messages = list
+		l.Failures.ByLabel[label] = f
+	}
+}

@@ -149,6 +149,10 @@ func Run(w io.Writer, name string, f *bench.Figures) error {
 	for _, s := range spreads(f) {
 		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", s.name, duration(s.Mean), duration(s.P50), duration(s.P90), duration(s.P95), duration(s.P99), duration(s.Max), s.N)
 	}
+	if f.Delay != nil {
+		s := f.Delay
+		fmt.Fprintf(t, "  sent late by\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", duration(s.Mean), duration(s.P50), duration(s.P90), duration(s.P95), duration(s.P99), duration(s.Max), s.N)
+	}
 	for _, list := range [][]bench.Group{f.Classes, f.Tenants} {
 		if len(list) == 0 {
 			continue
