@@ -109,8 +109,9 @@ type Figures struct {
 	TTFT    Spread `json:"ttftSeconds"`
 	ITL     Spread `json:"itlSeconds"`
 	E2E     Spread `json:"e2eSeconds"`
-	Queue   Spread `json:"queueSeconds"`   // from the arrival to the engine's batch
-	Prefill Spread `json:"prefillSeconds"` // from there to the first token
+	Gap     Spread `json:"longestGapSeconds"` // the longest time between two tokens of each answer
+	Queue   Spread `json:"queueSeconds"`      // from the arrival to the engine's batch
+	Prefill Spread `json:"prefillSeconds"`    // from there to the first token
 
 	// Delay is how late the client sent, in wall-clock time; nil in virtual time.
 	Delay *Spread `json:"scheduleDelaySeconds,omitempty"`
@@ -150,7 +151,7 @@ func Good(o *fleet.Outcome, t scenarios.Targets) bool {
 // collected are the values of a set of outcomes.
 type collected struct {
 	offered, refused, good              int
-	ttft, itl, e2e, queue, prefill      []float64
+	ttft, itl, gap, e2e, queue, prefill []float64
 	prompt, cached, generated, finished int64
 }
 
@@ -167,6 +168,9 @@ func (c *collected) add(o *fleet.Outcome, t scenarios.Targets) {
 	}
 	if itl, ok := o.ITL(); ok {
 		c.itl = append(c.itl, itl.Seconds())
+	}
+	if o.LongestGap > 0 {
+		c.gap = append(c.gap, o.LongestGap.Seconds())
 	}
 	c.generated += int64(o.Generated)
 	if o.Status != fleet.Completed {
@@ -236,7 +240,7 @@ func (s *Setup) Figures(r *fleet.Result) *Figures {
 	if span := seconds(max(end, last) - first); span > 0 {
 		f.InputRate, f.OutputRate = Number(float64(all.prompt)/span), Number(float64(all.generated)/span)
 	}
-	f.TTFT, f.ITL, f.E2E, f.Queue, f.Prefill = SpreadOf(all.ttft), SpreadOf(all.itl), SpreadOf(all.e2e), SpreadOf(all.queue), SpreadOf(all.prefill)
+	f.TTFT, f.ITL, f.Gap, f.E2E, f.Queue, f.Prefill = SpreadOf(all.ttft), SpreadOf(all.itl), SpreadOf(all.gap), SpreadOf(all.e2e), SpreadOf(all.queue), SpreadOf(all.prefill)
 	f.HitRate = share(all.cached, all.prompt)
 	f.Imbalance = imbalance(r)
 	f.Saturated = saturated(r, first, last)

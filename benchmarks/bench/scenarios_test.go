@@ -57,7 +57,7 @@ func load(t *testing.T, name string) *bench.Setup {
 
 func compared(t *testing.T, scenario *bench.Setup, names ...string) cell {
 	t.Helper()
-	p := compare.Plan{Scenarios: []*bench.Setup{scenario}, Seeds: seeds, Seed: 1}
+	p := compare.Plan{Scenarios: []*bench.Setup{scenario}, Seeds: seeds, Seed: 1, NoCapacities: scenario.Name != "s1-shared-prefix"}
 	for _, name := range names {
 		pol, err := policy.Named(name)
 		if err != nil {

@@ -92,7 +92,7 @@ func (g *Gate) Run(ctx context.Context, parallel int, progress func(done, of int
 			}
 			policies = append(policies, p)
 		}
-		r, err := Run(ctx, Plan{Scenarios: []*bench.Setup{s}, Policies: policies, Seeds: g.Seeds, Seed: g.Seed, Parallel: parallel})
+		r, err := Run(ctx, Plan{Scenarios: []*bench.Setup{s}, Policies: policies, Seeds: g.Seeds, Seed: g.Seed, Parallel: parallel, NoCapacities: true})
 		if err != nil {
 			return nil, err
 		}

@@ -28,6 +28,9 @@ type Plan struct {
 	Capacity   float64
 	Capacities bool
 
+	// NoCapacities leaves them all out.
+	NoCapacities bool
+
 	// Parallel is how many runs go on at a time; 0 is one per processor. It changes nothing but the time.
 	Parallel int
 
@@ -167,6 +170,9 @@ func mostSaturated(runs []*bench.Figures) bool {
 
 // capacities finds, where somebody is saturated, how far each policy's rate can be raised or must be lowered.
 func capacities(ctx context.Context, p *Plan, r *Report, pool *workers) error {
+	if p.NoCapacities {
+		return nil
+	}
 	for i, s := range p.Scenarios {
 		if !p.Capacities && !anySaturated(r.Cells[i].Arms) || s.Closed() {
 			continue

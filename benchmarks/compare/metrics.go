@@ -23,6 +23,7 @@ func Metrics() []Metric {
 		{"TTFT p99", "s", false, true, func(f *bench.Figures) bench.Number { return f.TTFT.P99 }},
 		{"ITL mean", "s", false, true, func(f *bench.Figures) bench.Number { return f.ITL.Mean }},
 		{"ITL p99", "s", false, true, func(f *bench.Figures) bench.Number { return f.ITL.P99 }},
+		{"longest gap p99", "s", false, true, func(f *bench.Figures) bench.Number { return f.Gap.P99 }},
 		{"E2E p50", "s", false, true, func(f *bench.Figures) bench.Number { return f.E2E.P50 }},
 		{"queue p99", "s", false, true, func(f *bench.Figures) bench.Number { return f.Queue.P99 }},
 		{"prefill p99", "s", false, true, func(f *bench.Figures) bench.Number { return f.Prefill.P99 }},

@@ -171,7 +171,7 @@ type namedSpread struct {
 }
 
 func spreads(f *bench.Figures) []namedSpread {
-	return []namedSpread{{"TTFT", f.TTFT}, {"of it queue", f.Queue}, {"of it prefill", f.Prefill}, {"ITL", f.ITL}, {"E2E", f.E2E}}
+	return []namedSpread{{"TTFT", f.TTFT}, {"of it queue", f.Queue}, {"of it prefill", f.Prefill}, {"ITL", f.ITL}, {"longest gap", f.Gap}, {"E2E", f.E2E}}
 }
 
 func keys(m map[string]int) func(func(string) bool) {

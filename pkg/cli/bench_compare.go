@@ -20,6 +20,7 @@ import (
 
 // matrixFlags are what comparisons, sweeps and gates have in common.
 type matrixFlags struct {
+	workload  string
 	scenarios []string
 	seeds     int
 	seed      uint64
@@ -32,6 +33,7 @@ type matrixFlags struct {
 func (f *matrixFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringSliceVarP(&f.scenarios, "scenario", "s", []string{"s1"}, "scenarios by name (s1, s2-block0-trap …) or file; all for all")
+	flags.StringVarP(&f.workload, "workload", "w", "", "file with other requests for the scenarios: a workload, or a configuration of inference-perf")
 	flags.IntVar(&f.seeds, "seeds", 10, "runs of each policy and scenario, each with another seed")
 	flags.Uint64Var(&f.seed, "seed", 1, "the first seed")
 	flags.Float64Var(&f.scale, "scale", 1, "multiple of the scenarios' rates")
@@ -41,8 +43,22 @@ func (f *matrixFlags) register(c *cobra.Command) {
 func (f *matrixFlags) plan(names []string, progress func(int, int)) (compare.Plan, error) {
 	p := compare.Plan{Seeds: f.seeds, Seed: f.seed, Least: f.least, Capacities: f.capacity, Parallel: f.parallel, Progress: progress}
 	var err error
-	if p.Scenarios, err = loadScenarios(f.scenarios, f.scale); err != nil {
+	if p.Scenarios, err = loadScenarios(f.scenarios); err != nil {
 		return p, err
+	}
+	if !(f.scale > 0) {
+		return p, &usageError{fmt.Errorf("--scale %v: above 0", f.scale)}
+	}
+	for i, s := range p.Scenarios {
+		if f.workload != "" {
+			if s, err = s.WithWorkload(f.workload); err != nil {
+				return p, err
+			}
+		}
+		if f.scale != 1 {
+			s = s.Scaled(f.scale)
+		}
+		p.Scenarios[i] = s
 	}
 	for _, name := range names {
 		pol, err := policy.Named(name)
@@ -54,10 +70,7 @@ func (f *matrixFlags) plan(names []string, progress func(int, int)) (compare.Pla
 	return p, nil
 }
 
-func loadScenarios(names []string, scale float64) ([]*bench.Setup, error) {
-	if !(scale > 0) {
-		return nil, &usageError{fmt.Errorf("--scale %v: above 0", scale)}
-	}
+func loadScenarios(names []string) ([]*bench.Setup, error) {
 	var out []*bench.Setup
 	for _, name := range names {
 		list := []string{name}
@@ -68,9 +81,6 @@ func loadScenarios(names []string, scale float64) ([]*bench.Setup, error) {
 			s, err := bench.Load(n)
 			if err != nil {
 				return nil, err
-			}
-			if scale != 1 {
-				s = s.Scaled(scale)
 			}
 			out = append(out, s)
 		}

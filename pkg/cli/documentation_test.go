@@ -7,11 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairlead/fairlead/benchmarks/bench"
 	"github.com/fairlead/fairlead/pkg/catalog"
 	"github.com/fairlead/fairlead/pkg/config"
 	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/pkg/pool/discovery"
 	"github.com/fairlead/fairlead/pkg/reason"
+	"github.com/fairlead/fairlead/simulator/scenarios"
 )
 
 // page is one file of the documentation.
@@ -56,8 +58,8 @@ func documentation(t *testing.T) (pages []page) {
 	return pages
 }
 
-// TestYAMLOfTheDocumentationLoads: every block is a configuration or an endpoint file, and is accepted as it stands; on one
-// page the endpoint files fit the pools of the configuration before them.
+// TestYAMLOfTheDocumentationLoads: every block is a configuration, an endpoint file or a scenario of bench, and is accepted as
+// it stands; on one page the endpoint files fit the pools of the configuration before them.
 func TestYAMLOfTheDocumentationLoads(t *testing.T) {
 	configurations, endpoints := 0, 0
 	for _, p := range documentation(t) {
@@ -90,8 +92,16 @@ func TestYAMLOfTheDocumentationLoads(t *testing.T) {
 				if len(problems) > 0 || len(entries) == 0 {
 					t.Errorf("%v in\n%s", problems, b.text)
 				}
+			case strings.HasPrefix(b.text, "name:"):
+				s, err := scenarios.Parse([]byte(b.text))
+				if err == nil {
+					_, err = bench.Prepare(s)
+				}
+				if err != nil {
+					t.Errorf("%v in\n%s", err, b.text)
+				}
 			default:
-				t.Errorf("%s: neither a configuration nor an endpoint file:\n%s", p.name, b.text)
+				t.Errorf("%s: neither a configuration nor an endpoint file nor a scenario:\n%s", p.name, b.text)
 			}
 		}
 	}
