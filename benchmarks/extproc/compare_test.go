@@ -280,7 +280,7 @@ func TestEnginesServeThePageOfAModelServer(t *testing.T) {
 
 func TestVerdicts(t *testing.T) {
 	side := func(cpu, allocs, bytes float64) Side {
-		return Side{Rounds: []Figures{{CPUMicros: cpu, Allocs: allocs, Bytes: bytes, P50Millis: 1, P99Millis: 2, PerSecond: 10}}, Decisions: 10}
+		return Side{Rounds: []Figures{{CPUMicros: cpu, Allocs: allocs, Bytes: bytes, P50Millis: 1, P99Millis: 2, PerSecond: 10, RSSMegabytes: math.NaN()}}, Decisions: 10}
 	}
 	headers := Load{Mode: Headers}
 	for _, row := range []struct {
@@ -298,10 +298,14 @@ func TestVerdicts(t *testing.T) {
 		{"a floor that used no tick", headers, 8000, side(0, 1, 1), side(5, 1, 1), 0, "CPU", Over},
 		{"CPU at a size without budget", headers, 200, side(100, 1, 1), side(900, 1, 1), 0, "CPU", Reported},
 		{"allocations at their limit", headers, 8000, side(1, 300, 1), side(1, 150, 1), 0, "allocations", OK},
-		{"allocations beyond it are due to the codec", headers, 8000, side(1, 300, 1), side(1, 151, 1), 0, "allocations", Due},
+		{"allocations beyond it", headers, 8000, side(1, 300, 1), side(1, 151, 1), 0, "allocations", Over},
 		{"allocations not measured", headers, 8000, side(1, 300, 1), side(1, math.NaN(), 1), 0, "allocations", Over},
 		{"bytes of a large prompt", headers, 100_000, side(1, 1, 1), side(1, 1, 250_000), 0, "bytes", OK},
-		{"bytes of a large prompt beyond", headers, 100_000, side(1, 1, 1), side(1, 1, 250_001), 0, "bytes", Due},
+		{"bytes of a large prompt beyond", headers, 100_000, side(1, 1, 1), side(1, 1, 250_001), 0, "bytes", Over},
+		{"large prompts at a rate", Load{Mode: Headers, Rate: 10}, 400_000, side(1, 1, 1), side(10_000, 1, 1), 0, "cores", OK},
+		{"large prompts at a rate that cost more", Load{Mode: Headers, Rate: 10}, 400_000, side(1, 1, 1), side(10_001, 1, 1), 0, "cores", Over},
+		{"memory not measured", Load{Mode: Headers, Rate: 10}, 400_000, side(1, 1, 1), side(1, 1, 1), 0, "resident memory", Over},
+		{"a rate has no ratio", Load{Mode: Headers, Rate: 10}, 8000, side(1, 1, 1), side(9, 900, 1), 0, "allocations", Reported},
 		{"no fault", headers, 200, side(1, 1, 1), side(1, 1, 1), 0, "faults", OK},
 		{"one fault", headers, 200, side(1, 1, 1), side(1, 1, 1), 1, "faults", Over},
 		{"latency has no budget", headers, 8000, side(1, 1, 1), side(1, 1, 1), 0, "p99", Reported},
@@ -309,7 +313,9 @@ func TestVerdicts(t *testing.T) {
 		{"an answer's CPU in edges beyond", Load{Mode: Edges}, 200, side(1, 1, 1), side(2001, 1, 1), 0, "CPU time", Over},
 		{"a decision's budgets are not those of edges", Load{Mode: Edges}, 8000, side(1, 1, 1), side(9, 900, 1), 0, "allocations", Reported},
 		{"an answer of a thousand chunks in full", Load{Mode: Full, Chunks: 1000}, 200, side(100, 1, 1), side(40, 1, 1), 0, "CPU", OK},
-		{"the same with the stock codec", Load{Mode: Full, Chunks: 1000}, 200, side(100, 1, 1), side(120, 1, 1), 0, "CPU", Due},
+		{"the same with more", Load{Mode: Full, Chunks: 1000}, 200, side(100, 1, 1), side(41, 1, 1), 0, "CPU", Over},
+		{"its chunks allocate nothing", Load{Mode: Full, Chunks: 1000}, 200, side(1, 40_000, 1), side(1, 150, 1), 0, "allocations", OK},
+		{"its chunks allocate", Load{Mode: Full, Chunks: 1000}, 200, side(1, 40_000, 1), side(1, 1050, 1), 0, "allocations", Over},
 		{"a shorter answer has no budget", Load{Mode: Full, Chunks: 999}, 200, side(100, 1, 1), side(120, 1, 1), 0, "CPU", Reported},
 	} {
 		s := SizeReport{Chars: row.chars, NoOp: row.noop, EPP: row.epp}

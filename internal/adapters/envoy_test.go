@@ -73,9 +73,7 @@ func behindEnvoy(s *side, m mode) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	g := grpc.NewServer(extproc.ServerOptions(nil)...)
-	server.Register(g)
-	go func() { _ = g.Serve(l) }()
+	go func() { _ = server.Serve(l, nil) }()
 	conn, err := grpc.NewClient(l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(32<<20)))
 	if err != nil {
@@ -86,7 +84,11 @@ func behindEnvoy(s *side, m mode) {
 	if e.log, err = alspb.NewAccessLogServiceClient(conn).StreamAccessLogs(ctx); err != nil {
 		s.t.Fatal(err)
 	}
-	s.close = append(s.close, g.Stop, func() { _ = conn.Close() }, cancel)
+	s.close = append(s.close, func() {
+		ended, cut := context.WithCancel(context.Background())
+		cut()
+		_ = server.Stop(ended)
+	}, func() { _ = conn.Close() }, cancel)
 	s.serve(e, func(h http.Handler) *http.Server { return &http.Server{Handler: h} })
 	s.idle = func() bool {
 		e.logLock.Lock()

@@ -19,8 +19,13 @@ var adapterMay = map[string][]string{
 	"pkg/openai":        {"Header", "Headers", "Reply", "Edit", "Splice", "Delta", "Usage", "Unknown"},
 	"pkg/reason":        {"ID", "Sink", "Discard", "Internal", "UpstreamUnreachable", "UpstreamBroken"},
 	"pkg/gateway/clock": nil,
-	"pkg/plugins":       {"Outgoing", "Parts", "FirstByte", "Usage", "Chunks", "Rewrite", "Unknown"},
-	"pkg/pool":          {"Instant"},
+
+	// How the bytes come, and what they say.
+	"pkg/gateway/extproc/h2":   nil,
+	"pkg/gateway/extproc/wire": nil,
+
+	"pkg/plugins": {"Outgoing", "Parts", "FirstByte", "Usage", "Chunks", "Rewrite", "Unknown"},
+	"pkg/pool":    {"Instant"},
 }
 
 // adapterNever are fields and methods through which a decision would be made, or one that was made be judged again.

@@ -50,7 +50,9 @@ func house() []room {
 		{"pkg/maas/console", append([]string{"pkg/maas"}, seen...), false},
 
 		{"pkg/gateway/clock", []string{"pkg/exchange", "pkg/pool"}, false},
-		{"pkg/gateway/extproc", append([]string{"pkg/exchange", "pkg/gateway/clock"}, seen...), false},
+		{"pkg/gateway/extproc", append([]string{"pkg/exchange", "pkg/gateway/clock", "pkg/gateway/extproc/h2", "pkg/gateway/extproc/wire"}, seen...), false},
+		{"pkg/gateway/extproc/h2", nil, false},
+		{"pkg/gateway/extproc/wire", []string{"pkg/openai"}, false},
 		{"pkg/gateway/proxy", append([]string{"pkg/exchange", "pkg/gateway/clock"}, seen...), false},
 		{"pkg/gateway/providers", append([]string{"pkg/exchange", "pkg/gateway/clock"}, seen...), false},
 		{"pkg/gateway/ports", append([]string{"pkg/config/files"}, words...), false},

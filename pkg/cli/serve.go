@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -109,6 +110,7 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 	picker := extproc.New(extproc.Options{
 		Scheduler: current, Clock: clk.Now, Sink: metrics, Log: log,
 		Received: func(k extproc.Kind) { metrics.Received(k.String()) }, Observe: metrics.ObserveDecision,
+		MaxStreams: uint32(min(f.maxStreams, math.MaxUint32)), MaxMessage: f.receiveBytesMax, MaxAnswer: f.sendBytesMax,
 	})
 	proxied := proxy.New(proxy.Options{Scheduler: current, Clock: clk, Sink: metrics, Log: log, Observe: metrics.ObserveDecision})
 	defer proxied.Close()

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	"github.com/fairlead/fairlead/pkg/exchange"
 	"github.com/fairlead/fairlead/pkg/gateway/admin"
@@ -105,7 +104,7 @@ func (f *serveFlags) register(c *cobra.Command, mode string) {
 	fs.IntVar(&f.exchange.MaxRequests, "max-concurrent-requests", f.exchange.MaxRequests, "requests that run at once; 503 beyond, 0 for no bound")
 	fs.Int64Var(&f.exchange.MaxScanBytes, "max-scan-bytes", f.exchange.MaxScanBytes, "bytes of a body that are read for the decision; the rest passes unread, 0 for no bound")
 	fs.IntVar(&f.maxConnections, "max-connections", 20_000, "connections to the embedded proxy; 503 beyond, 0 for no bound")
-	fs.IntVar(&f.maxStreams, "max-concurrent-streams", 0, "requests that run on one HTTP/2 connection, of gRPC or the proxy; the client waits beyond. 0: 250 for the proxy, no bound for gRPC")
+	fs.IntVar(&f.maxStreams, "max-concurrent-streams", 0, "requests that run on one HTTP/2 connection, of gRPC or the proxy; the client waits beyond. 0: 250 for the proxy, 16384 for gRPC")
 	fs.StringVar(&f.grpcReceiveBytes, "grpc-max-recv-msg-size", "", "longest gRPC message that is taken, as 32Mi; empty for 32 MiB")
 	fs.StringVar(&f.grpcSendBytes, "grpc-max-send-msg-size", "", "longest gRPC message that is sent; empty for 32 MiB")
 	fs.DurationVar(&f.exchange.BookingDeadline, "booking-deadline", f.exchange.BookingDeadline, "end of a booking of which no end is seen")
@@ -225,20 +224,6 @@ func (f *serveFlags) host(own string) string {
 		return own
 	}
 	return f.bind
-}
-
-// grpcOptions are those of the gRPC server that flags ask for.
-func (f *serveFlags) grpcOptions() (o []grpc.ServerOption) {
-	if f.maxStreams > 0 {
-		o = append(o, grpc.MaxConcurrentStreams(uint32(min(f.maxStreams, math.MaxUint32))))
-	}
-	if f.receiveBytesMax > 0 {
-		o = append(o, grpc.MaxRecvMsgSize(f.receiveBytesMax))
-	}
-	if f.sendBytesMax > 0 {
-		o = append(o, grpc.MaxSendMsgSize(f.sendBytesMax))
-	}
-	return o
 }
 
 // quantity reads a number of bytes as Kubernetes writes it: 4194304, 4Mi, 4M.

@@ -11,8 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/fairlead/fairlead/pkg/exchange"
 	"github.com/fairlead/fairlead/pkg/gateway/admin"
 	"github.com/fairlead/fairlead/pkg/gateway/extproc"
@@ -24,7 +22,6 @@ import (
 // servers are the listeners of a process.
 type servers struct {
 	lines  []string // for announce
-	grpc   *grpc.Server
 	https  []*http.Server
 	proxy  *http.Server
 	failed chan error
@@ -81,9 +78,7 @@ func (s *servers) ports(ctx context.Context, f *serveFlags, log *slog.Logger, si
 		if p.tls, p.how, err = secure.forGRPC(); err != nil {
 			return nil, err
 		}
-		s.grpc = grpc.NewServer(append(extproc.ServerOptions(p.tls), f.grpcOptions()...)...)
-		picker.Register(s.grpc)
-		p.serve = s.grpc.Serve
+		p.serve = func(l net.Listener) error { return picker.Serve(l, p.tls) }
 		open = append(open, p)
 		if f.healthPort != 0 {
 			open = append(open, port{name: "gRPC health", flag: "--grpc-health-port", host: f.host(f.healthBind), number: f.healthPort, how: plaintext,
@@ -163,13 +158,11 @@ const closeTime = time.Second
 func (s *servers) drain(end context.Context, picker *extproc.Server, proxied *proxy.Proxy, scheduler *exchange.Scheduler, log *slog.Logger) {
 	scheduler.Drain()
 	var all sync.WaitGroup
-	if s.grpc != nil {
-		all.Go(func() {
-			if err := picker.Stop(end, s.grpc); err != nil {
-				log.Warn("not everything drained", "error", err)
-			}
-		})
-	}
+	all.Go(func() {
+		if err := picker.Stop(end); err != nil {
+			log.Warn("not everything drained", "error", err)
+		}
+	})
 	if s.proxy != nil {
 		all.Go(func() {
 			s.proxy.SetKeepAlivesEnabled(false) // each answer says that it is the connection's last

@@ -3,95 +3,109 @@ package extproc
 import (
 	"net/netip"
 
-	corepb "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	logpb "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
-	aipb "github.com/envoyproxy/go-control-plane/envoy/data/ai/v3"
-	alspb "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
-	aitypepb "github.com/envoyproxy/go-control-plane/envoy/type/ai/v3"
-	"google.golang.org/protobuf/types/known/wrapperspb"
+	"google.golang.org/grpc/codes"
 
 	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/gateway/extproc/h2"
+	"github.com/fairlead/fairlead/pkg/gateway/extproc/wire"
 	"github.com/fairlead/fairlead/pkg/openai"
 )
 
 // typedUsage is the typed metadata in which Envoy's ai_protocol_manager publishes the token usage of an answer.
 const typedUsage = "envoy.ai.token_usage"
 
-// StreamAccessLogs takes a gateway's access log: each entry that names a decision of ours is its end.
-func (s *Server) StreamAccessLogs(io alspb.AccessLogService_StreamAccessLogsServer) error {
-	scheduler := s.o.Scheduler()
-	scheduler.LogOpened()
-	defer func() { scheduler.LogClosed(s.o.Clock()) }()
+// logStream takes a gateway's access log: each entry that names a decision of ours is its end.
+type logStream struct {
+	s         *Server
+	io        *h2.Stream
+	scheduler *exchange.Scheduler // the one that was told
+}
+
+func (s *Server) openLog(io *h2.Stream) *logStream {
+	l := &logStream{s, io, s.o.Scheduler()}
+	l.scheduler.LogOpened()
 	s.mu.Lock()
-	s.logs[io.Context()] = struct{}{}
+	s.logs[l] = struct{}{}
 	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		delete(s.logs, io.Context())
-		s.mu.Unlock()
-	}()
-	for {
-		m, err := io.Recv()
+	return l
+}
+
+// Message takes the entries of a message.
+func (l *logStream) Message(m []byte) {
+	log, err := wire.ReadLog(m)
+	if err != nil {
+		l.s.o.Received(Unknown)
+		l.s.o.Log.Warn("a gateway's access log cannot be read", "error", err)
+		l.io.Finish(codes.Internal, err.Error())
+		return
+	}
+	if log.Identified {
+		l.s.o.Log.Info("access log connected", "node", log.Node, "log", log.Name)
+	}
+	for entry, err := range log.Entries {
+		l.s.o.Received(LogEntry)
 		if err != nil {
-			return nil // a gateway that goes away has nothing to be told
+			l.s.o.Log.Warn("an entry of a gateway's access log cannot be read", "error", err)
+			continue
 		}
-		if id := m.GetIdentifier(); id != nil {
-			s.o.Log.Info("access log connected", "node", id.GetNode().GetId(), "log", id.GetLogName())
-		}
-		for _, entry := range m.GetHttpLogs().GetLogEntry() {
-			s.o.Received(LogEntry)
-			if id, e, ours := readEntry(entry); ours {
-				s.o.Scheduler().Ended(s.o.Clock(), id, e)
-			}
+		if id, e, ours := readEntry(entry); ours {
+			l.s.o.Scheduler().Ended(l.s.o.Clock(), id, e)
 		}
 	}
 }
+
+// HalfClosed: a gateway that goes away has nothing to be told, but is sent the one answer that the method has.
+func (l *logStream) HalfClosed() {
+	l.io.Send(nil, nil, false)
+	l.finish()
+}
+
+// Over tells the scheduler.
+func (l *logStream) Over() {
+	l.s.mu.Lock()
+	delete(l.s.logs, l)
+	l.s.mu.Unlock()
+	l.scheduler.LogClosed(l.s.o.Clock())
+}
+
+func (l *logStream) finish() { l.io.Finish(codes.OK, "") }
 
 // readEntry reads how a request ended. ours is false for entries without a decision of ours, for those that are not an
 // end, and for requests that we refused, which were over before.
-func readEntry(entry *logpb.HTTPAccessLogEntry) (id string, e exchange.Ending, ours bool) {
-	common := entry.GetCommonProperties()
-	switch common.GetAccessLogType() {
-	case logpb.AccessLogType_NotSet, logpb.AccessLogType_DownstreamEnd:
-	default:
+func readEntry(entry *wire.LogEntry) (id string, e exchange.Ending, ours bool) {
+	if entry.Type != wire.LogNotSet && entry.Type != wire.LogDownstreamEnd {
 		return "", e, false
 	}
-	id = field(common.GetMetadata(), nsOwn, keyDecisionID).GetStringValue()
-	if id == "" || field(common.GetMetadata(), nsOwn, keyRefused) != nil {
+	id = entry.Metadata.Value(nsOwn, keyDecisionID).Text()
+	if id == "" || entry.Metadata.Value(nsOwn, keyRefused).Has() {
 		return "", e, false
 	}
-	flags := common.GetResponseFlags()
 	e.From = exchange.FromLog
-	e.ByClient = byClient(flags)
-	e.Clean = !e.ByClient && !broken(flags)
-	if e.Clean || common.GetTimeToFirstUpstreamRxByte() != nil { // otherwise it is where the request was sent, and nobody answered
-		e.Served = readAddress(common.GetUpstreamRemoteAddress())
+	e.ByClient = entry.Flags&byClient != 0
+	e.Clean = entry.Flags&(byClient|broken) == 0
+	if e.Clean || entry.Answered { // otherwise it is where the request was sent, and nobody answered
+		e.Served = readAddress(entry)
 	}
-	e.Usage, e.UsagePartial = readUsage(common.GetMetadata())
+	e.Usage, e.UsagePartial = readUsage(entry.Metadata)
 	return id, e, true
 }
 
-// byClient reports whether the client broke the exchange off.
-func byClient(f *logpb.ResponseFlags) bool {
-	return f.GetDownstreamConnectionTermination() || f.GetDownstreamRemoteReset() || f.GetDownstreamProtocolError()
-}
+// byClient says that the client broke the exchange off.
+const byClient = wire.DownstreamConnectionTermination | wire.DownstreamRemoteReset | wire.DownstreamProtocolError
 
-// broken reports whether the answer did not come, or not to its end, for another reason than the client.
-func broken(f *logpb.ResponseFlags) bool {
-	return f.GetUpstreamRemoteReset() || f.GetUpstreamProtocolError() ||
-		f.GetUpstreamConnectionFailure() || f.GetUpstreamConnectionTermination() || f.GetLocalReset() ||
-		f.GetUpstreamRequestTimeout() || f.GetStreamIdleTimeout() || f.GetDurationTimeout() || f.GetUpstreamMaxStreamDurationReached() ||
-		f.GetUpstreamOverflow() || f.GetUpstreamRetryLimitExceeded() || f.GetNoHealthyUpstream() || f.GetFailedLocalHealthcheck() ||
-		f.GetNoRouteFound() || f.GetNoClusterFound() || f.GetDnsResolutionFailure() || f.GetOverloadManager()
-}
+// broken says that the answer did not come, or not to its end, for another reason than the client.
+const broken = wire.UpstreamRemoteReset | wire.UpstreamProtocolError |
+	wire.UpstreamConnectionFailure | wire.UpstreamConnectionTermination | wire.LocalReset |
+	wire.UpstreamRequestTimeout | wire.StreamIdleTimeout | wire.DurationTimeout | wire.UpstreamMaxStreamDurationReached |
+	wire.UpstreamOverflow | wire.UpstreamRetryLimitExceeded | wire.NoHealthyUpstream | wire.FailedLocalHealthcheck |
+	wire.NoRouteFound | wire.NoClusterFound | wire.DNSResolutionFailure | wire.OverloadManager
 
-func readAddress(a *corepb.Address) netip.AddrPort {
-	at := a.GetSocketAddress()
-	ip, err := netip.ParseAddr(at.GetAddress())
-	if err != nil || at.GetPortValue() > 65535 {
+func readAddress(entry *wire.LogEntry) netip.AddrPort {
+	ip, err := netip.ParseAddr(entry.Address)
+	if err != nil || entry.Port > 65535 {
 		return netip.AddrPort{}
 	}
-	return netip.AddrPortFrom(ip.Unmap(), uint16(at.GetPortValue()))
+	return netip.AddrPortFrom(ip.Unmap(), uint16(entry.Port))
 }
 
 // readUsage returns the token usage that the gateway read from the answer, nil without it; partial says that some of what
@@ -99,28 +113,25 @@ func readAddress(a *corepb.Address) netip.AddrPort {
 //
 // The gateway counts what was read from a cache, or written to one, as input. Anthropic's API does not: there it is taken out
 // again, so that the numbers are those of the answer, as in the other modes.
-func readUsage(m *corepb.Metadata) (usage *openai.Usage, partial bool) {
-	packed := m.GetTypedFilterMetadata()[typedUsage]
-	var u aipb.TokenUsage
-	if packed == nil || packed.UnmarshalTo(&u) != nil {
+func readUsage(m wire.Metadata) (usage *openai.Usage, partial bool) {
+	u, has := m.Usage(typedUsage)
+	if !has {
 		return nil, false
 	}
-	details := u.GetInputTokenDetails()
-	usage = &openai.Usage{
-		Prompt: tokens(u.GetInputTokens()), Cached: tokens(details.GetCachedTokens()), Out: tokens(u.GetOutputTokens()),
+	usage = &openai.Usage{Prompt: tokens(u.Input), Cached: tokens(u.Cached), Out: tokens(u.Output)}
+	if usage.Prompt > 0 && u.Protocol == wire.AnthropicMessages {
+		usage.Prompt = max(usage.Prompt-max(usage.Cached, 0)-max(tokens(u.CacheWritten), 0), 0)
 	}
-	if usage.Prompt > 0 && u.GetLlmProtocol() == aitypepb.LLMProtocol_ANTHROPIC_MESSAGES {
-		usage.Prompt = max(usage.Prompt-max(usage.Cached, 0)-max(tokens(details.GetCacheCreationTokens()), 0), 0)
-	}
-	return usage, u.GetExtractionStatus() == aipb.TokenUsage_PARTIAL
+	return usage, u.Extraction == wire.ExtractionPartial
 }
 
 // maxTokens is the largest number of tokens that is believed of an answer.
 const maxTokens = 1_000_000_000
 
-func tokens(v *wrapperspb.UInt64Value) int64 {
-	if v == nil || v.GetValue() > maxTokens {
+// tokens is a number of tokens; one that nobody told or that cannot be is unknown.
+func tokens(n uint64) int64 {
+	if n > maxTokens {
 		return openai.Unknown
 	}
-	return int64(v.GetValue())
+	return int64(n)
 }

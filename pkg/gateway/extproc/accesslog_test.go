@@ -12,12 +12,14 @@ import (
 	aitypepb "github.com/envoyproxy/go-control-plane/envoy/type/ai/v3"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/gateway/extproc/wire"
 	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/reason"
 )
@@ -109,7 +111,15 @@ func TestReadEntry(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			id, got, ours := readEntry(c.entry)
+			raw, err := proto.Marshal(c.entry)
+			var entry wire.LogEntry
+			if err == nil {
+				err = wire.ReadLogEntry(raw, &entry)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			id, got, ours := readEntry(&entry)
 			if ours != c.ours || ours && id != "d" {
 				t.Fatalf("ours %v, id %q; want %v", ours, id, c.ours)
 			}

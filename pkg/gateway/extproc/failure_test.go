@@ -23,13 +23,9 @@ func TestReadFailure(t *testing.T) {
 		"upstream_reset_before_response_started{remote_reset}":           reason.UpstreamBroken,
 		"upstream_response_timeout":                                      0, // the gateway's own bound, and its own answer
 	} {
-		attributes := map[string]*structpb.Struct{nsAttributes: {Fields: map[string]*structpb.Value{keyDetails: structpb.NewStringValue(details)}}}
-		if got := readFailure(attributes); got != want {
+		if got := readFailure(details); got != want {
 			t.Errorf("%q is %v, want %v", details, got, want)
 		}
-	}
-	if got := readFailure(nil); got != 0 {
-		t.Errorf("without attributes it is %v", got)
 	}
 }
 

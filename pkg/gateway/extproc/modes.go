@@ -1,14 +1,11 @@
 package extproc
 
 import (
-	"context"
+	"iter"
 	"strings"
 
-	extprocconfig "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
-	extprocpb "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
-	"google.golang.org/grpc/metadata"
-
 	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/gateway/extproc/wire"
 	"github.com/fairlead/fairlead/pkg/plugins"
 )
 
@@ -36,23 +33,23 @@ const (
 // body, is not marked in time.
 const HeaderTrailers = "x-fairlead-trailers"
 
-type bodyMode = extprocconfig.ProcessingMode_BodySendMode
+type bodyMode = wire.BodyMode
 
 // The body modes, under shorter names.
 const (
-	none     = extprocconfig.ProcessingMode_NONE
-	streamed = extprocconfig.ProcessingMode_STREAMED
-	buffered = extprocconfig.ProcessingMode_BUFFERED
-	partial  = extprocconfig.ProcessingMode_BUFFERED_PARTIAL
-	duplex   = extprocconfig.ProcessingMode_FULL_DUPLEX_STREAMED
+	none     = wire.BodyNone
+	streamed = wire.BodyStreamed
+	buffered = wire.BodyBuffered
+	partial  = wire.BodyBufferedPartial
+	duplex   = wire.BodyFullDuplex
 )
 
 // declared is what a gateway's metadata says of it.
 type declared struct{ override, fallbacks, log, usage, trailers bool }
 
-// readDeclared reads the tokens of ModesKey.
-func readDeclared(ctx context.Context) (d declared) {
-	for _, value := range metadata.ValueFromIncomingContext(ctx, ModesKey) {
+// readDeclared reads the tokens in the values of ModesKey.
+func readDeclared(values iter.Seq[string]) (d declared) {
+	for value := range values {
 		for token := range strings.SplitSeq(value, ",") {
 			switch strings.TrimSpace(token) {
 			case TokenOverride:
@@ -81,12 +78,12 @@ type modes struct {
 
 // readModes reads the static modes from a stream's first message. A gateway that does not send them is taken to be full
 // duplex, as the Endpoint Picker Protocol demands.
-func readModes(p *extprocpb.ProtocolConfiguration, d declared) modes {
+func readModes(c wire.Config, d declared) modes {
 	m := modes{request: duplex, response: duplex}
-	if p != nil {
-		m.request, m.response = p.GetRequestBodyMode(), p.GetResponseBodyMode()
+	if c.Has {
+		m.request, m.response = c.RequestBody, c.ResponseBody
 	}
-	m.overrides = d.override && (m.request == none || m.request == streamed) && !p.GetSendBodyWithoutWaitingForHeaderResponse()
+	m.overrides = d.override && (m.request == none || m.request == streamed) && !c.SendsBody
 	return m
 }
 

@@ -1,9 +1,8 @@
 package extproc
 
 import (
+	"slices"
 	"testing"
-
-	"google.golang.org/grpc/metadata"
 
 	"github.com/fairlead/fairlead/pkg/plugins"
 )
@@ -22,7 +21,7 @@ func TestWhatAGatewayDeclares(t *testing.T) {
 		{"usage without a log to carry it", "token-usage", false, false, false, false, plugins.FirstByte},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			d := readDeclared(metadata.NewIncomingContext(t.Context(), metadata.Pairs(ModesKey, tt.tokens)))
+			d := readDeclared(slices.Values([]string{tt.tokens}))
 			m := modes{request: streamed, response: none, overrides: d.override}
 			v := m.via(d)
 			if v.Logs != tt.logs || v.LogsUsage != tt.logsUsage || v.Chooses != tt.chooses || v.Fallbacks != tt.fb || v.Sees != tt.sees {

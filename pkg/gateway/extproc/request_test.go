@@ -7,12 +7,10 @@ import (
 	"sync"
 	"testing"
 
-	corepb "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocpb "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fairlead/fairlead/pkg/exchange"
-	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/plugins"
 )
 
@@ -22,24 +20,6 @@ const chat = `{"model":"m","messages":[{"role":"user","content":"hello"}]}`
 func chatOf(n int) string {
 	head, tail := `{"model":"m","messages":[{"role":"user","content":"`, `"}]}`
 	return head + strings.Repeat("a", n-len(head)-len(tail)) + tail
-}
-
-func TestP07HeaderValues(t *testing.T) {
-	m := &corepb.HeaderMap{Headers: []*corepb.HeaderValue{
-		{Key: "x-request-id", Value: "by-value"},
-		{Key: "x-request-id", RawValue: []byte("raw")},
-		{Key: "x-request-id", Value: "by-value-2", RawValue: []byte{}},
-		{Key: "X-Upper", RawValue: []byte("a")},
-		{Key: ":path", RawValue: []byte("/v1/models")},
-		{Key: "x-binary", RawValue: []byte{0xff, 'x'}},
-	}}
-	want := openai.Headers{
-		{Name: "x-request-id", Value: "by-value"}, {Name: "x-request-id", Value: "raw"}, {Name: "x-request-id", Value: "by-value-2"},
-		{Name: "x-upper", Value: "a"}, {Name: ":path", Value: "/v1/models"}, {Name: "x-binary", Value: "\xffx"},
-	}
-	if diff := cmp.Diff(want, readHeaders(m)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
 }
 
 func TestRequestIDIsMadeWhereMissingAndKeptWhereGiven(t *testing.T) {
@@ -64,7 +44,7 @@ func TestRequestIDIsMadeWhereMissingAndKeptWhereGiven(t *testing.T) {
 	}
 }
 
-func TestBodilessGET(t *testing.T) {
+func TestP05BodilessGET(t *testing.T) {
 	for _, tokens := range []string{"", TokenOverride} {
 		g := newRig(t, rigOptions{})
 		gw := g.open(tokens)
@@ -77,7 +57,7 @@ func TestBodilessGET(t *testing.T) {
 		if to := set(t, m.GetRequestHeaders().GetResponse(), exchange.HeaderDestination); to != "10.0.0.1:8000" {
 			t.Errorf("tokens %q: destination %q", tokens, to)
 		}
-		if over := m.GetModeOverride(); (over != nil) != (tokens != "") || over.GetRequestBodyMode() == duplex {
+		if over := m.GetModeOverride(); (over != nil) != (tokens != "") || bodyMode(over.GetRequestBodyMode()) == duplex {
 			t.Errorf("tokens %q: mode_override %v", tokens, over)
 		}
 		gw.responseHeaders("10.0.0.1:8000", false, "content-length", "27")
@@ -96,8 +76,8 @@ func TestBodilessGET(t *testing.T) {
 	}
 }
 
-// TestAPIKind: the kind comes from :path alone, and nothing of it is changed.
-func TestAPIKind(t *testing.T) {
+// TestP10APIKind: the kind comes from :path alone, whatever a client says of an original path, and nothing of it is changed.
+func TestP10APIKind(t *testing.T) {
 	cases := []struct{ name, path, header, want string }{
 		{"a query does not hide the kind", "/v1/messages?beta=true", "", "messages"},
 		{"a sub-path is another thing", "/v1/chat/completions/render", "", "other"},
@@ -124,8 +104,8 @@ func TestAPIKind(t *testing.T) {
 	}
 }
 
-// TestOneRequestIDOnTwoStreams: state belongs to the stream.
-func TestOneRequestIDOnTwoStreams(t *testing.T) {
+// TestP16OneRequestIDOnTwoStreams: state belongs to the stream.
+func TestP16OneRequestIDOnTwoStreams(t *testing.T) {
 	g := newRig(t, rigOptions{wants: plugins.Usage})
 	var wg sync.WaitGroup
 	for i := range 1000 {
@@ -222,7 +202,8 @@ func TestRequestsWithTrailersAreMarked(t *testing.T) {
 	}
 }
 
-func TestDestination(t *testing.T) {
+// TestP25P28Destination: addresses of both families, and subset hints. A subset that nobody is in gets 503, not 429.
+func TestP25P28Destination(t *testing.T) {
 	cases := []struct {
 		name, endpoints, tokens string
 		subset                  any // nil: no hint
@@ -239,6 +220,7 @@ func TestDestination(t *testing.T) {
 		{"an empty subset is nobody", "10.0.0.1:1", "", []any{}, ""},
 		{"an empty string is nobody", "10.0.0.1:1", "", "", ""},
 		{"a subset of strangers is nobody", "10.0.0.1:1", "", []any{"10.9.9.9:1"}, ""},
+		{"a subset of strangers without a port is nobody", "192.0.2.1:8000 192.0.2.2:8000", "", []any{"198.51.100.9"}, ""},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -251,8 +233,8 @@ func TestDestination(t *testing.T) {
 			gw.send(m)
 			got := gw.recv()
 			if c.want == "" {
-				if code := got.GetImmediateResponse().GetStatus().GetCode(); code != 503 {
-					t.Errorf("answered with %d; want 503", code)
+				if r := got.GetImmediateResponse(); r.GetStatus().GetCode() != 503 || r.GetDetails() != "no_endpoint" {
+					t.Errorf("answered with %d, %q; want 503, no_endpoint", r.GetStatus().GetCode(), r.GetDetails())
 				}
 				return
 			}

@@ -1,28 +1,26 @@
 package extproc
 
 import (
-	extprocpb "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
-
 	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/gateway/extproc/wire"
+	"github.com/fairlead/fairlead/pkg/plugins"
 )
 
-func (st *stream) onResponseHeaders(m *extprocpb.ProcessingRequest, h *extprocpb.HttpHeaders) error {
-	st.responseSeen, st.responseEnd = true, h.GetEndOfStream()
-	served := readServed(m.GetMetadataContext())
+func (st *stream) onResponseHeaders(m *wire.Request) {
+	st.responseSeen, st.responseEnd = true, m.End
+	served := readServed(m.Metadata)
 	var a exchange.Action
 	if st.x != nil {
-		if why := readFailure(m.GetAttributes()); why != 0 {
+		if why := readFailure(m.Attribute(nsAttributes, keyDetails).Text()); why != 0 {
 			if a = st.x.Failed(st.s.o.Clock(), served, why); a.Do == exchange.Reply {
-				if err := st.send(immediate(st.x.ID, a.Reply)); err != nil { // in place of the gateway's own words
-					return err
-				}
-				return errOver
+				st.reply(a.Reply) // in place of the gateway's own words
+				return
 			}
 		}
-		a = st.x.Response(st.s.o.Clock(), readHeaders(h.GetHeaders()), served, st.responseEnd)
+		a = st.x.Response(st.s.o.Clock(), m.Headers, served, st.responseEnd)
 	}
-	answer := passResponseHeaders(&a)
-	if st.modes.overrides {
+	answer := wire.Headers(st.io.Scratch(), wire.AnswerTo(wire.ResponseHeaders), responseMutation(&a), false)
+	if st.modes.overrides && st.x != nil {
 		if asksForBody(a.Respond) && !st.responseEnd {
 			st.modes.response = duplex
 		}
@@ -30,28 +28,38 @@ func (st *stream) onResponseHeaders(m *extprocpb.ProcessingRequest, h *extprocpb
 		if request == duplex && st.requestEnd {
 			request = none // the request is through: a picker that dies from here on cuts no answer
 		}
-		answer.ModeOverride = overrideResponse(request, st.modes.response)
+		answer = wire.Override(answer, overrideResponse(request, st.modes.response))
 	}
-	return st.send(answer)
+	st.send(answer)
 }
 
-func (st *stream) onResponseBody(b *extprocpb.HttpBody) error {
-	chunk, end := b.GetBody(), b.GetEndOfStream()
+// responseMutation changes response headers. Where a hook changes the body its length is taken out.
+func responseMutation(a *exchange.Action) wire.Mutation {
+	m := wire.Mutation{Set: a.Out.Set, Remove: a.Out.Remove}
+	if a.Respond&plugins.Rewrite != 0 || len(a.Out.Edits) > 0 {
+		m.Remove = without(m.Remove, "content-length")
+	}
+	return m
+}
+
+func (st *stream) onResponseBody(chunk []byte, end bool) {
 	st.responseEnd = st.responseEnd || end
 	if st.x != nil {
 		st.x.Chunk(st.s.o.Clock(), chunk, end)
 	}
 	if st.modes.response != duplex {
-		return st.send(passResponseBody())
+		st.pass(wire.ResponseBody)
+		return
 	}
 	st.pieces = append(st.pieces[:0], chunk)
-	return inPieces(st.pieces, end, func(piece []byte, end bool) error { return st.send(streamResponseBody(piece, end)) })
+	st.sendPieces(wire.AnswerTo(wire.ResponseBody), st.pieces, end, false)
+	st.pieces[0] = nil
 }
 
-func (st *stream) onResponseTrailers() error {
+func (st *stream) onResponseTrailers() {
 	st.responseEnd = true
 	if st.x != nil {
 		st.x.Chunk(st.s.o.Clock(), nil, true)
 	}
-	return st.send(passResponseTrailers())
+	st.pass(wire.ResponseTrailers)
 }

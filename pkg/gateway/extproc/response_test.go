@@ -36,7 +36,7 @@ func TestOverride(t *testing.T) {
 			gw.headers(c.static, none)
 			first := gw.recv()
 			over := first.GetModeOverride()
-			if first.GetResponse() != nil || over.GetRequestBodyMode() != duplex || over.GetResponseBodyMode() != none ||
+			if first.GetResponse() != nil || bodyMode(over.GetRequestBodyMode()) != duplex || bodyMode(over.GetResponseBodyMode()) != none ||
 				over.GetRequestTrailerMode() != extprocconfig.ProcessingMode_SEND || over.GetResponseTrailerMode() != extprocconfig.ProcessingMode_SEND {
 				t.Fatalf("the first answer is %v; want a stand-alone mode_override", first)
 			}
@@ -47,7 +47,7 @@ func TestOverride(t *testing.T) {
 			gw.responseHeaders("10.0.0.1:8000", c.responseEnd, "content-type", "text/event-stream")
 			m := gw.recv()
 			over = m.GetModeOverride()
-			if over.GetResponseBodyMode() != c.want || over.GetRequestBodyMode() != none || over.GetResponseTrailerMode() != extprocconfig.ProcessingMode_SEND {
+			if bodyMode(over.GetResponseBodyMode()) != c.want || bodyMode(over.GetRequestBodyMode()) != none || over.GetResponseTrailerMode() != extprocconfig.ProcessingMode_SEND {
 				t.Errorf("the response's headers are answered with %v; want response mode %v, request mode NONE", over, c.want)
 			}
 			if got := removes(m.GetResponseHeaders().GetResponse(), "content-length"); got != (c.wants&plugins.Rewrite != 0) {
@@ -82,7 +82,7 @@ func TestRequestStillRunning(t *testing.T) {
 	gw.recv()
 	gw.recv()
 	gw.responseHeaders("10.0.0.1:8000", false) // the engine answers before it has all
-	if mode := gw.recv().GetModeOverride().GetRequestBodyMode(); mode != duplex {
+	if mode := bodyMode(gw.recv().GetModeOverride().GetRequestBodyMode()); mode != duplex {
 		t.Errorf("request mode %v; want it kept", mode)
 	}
 	gw.body(`"messages":[]}`, true)
@@ -172,8 +172,8 @@ func TestServedEndpointIsCompared(t *testing.T) {
 	}
 }
 
-// TestLocalReplyBeforeTheDecision: a gateway that gives up by itself shows its own answer, and every message is answered.
-func TestLocalReplyBeforeTheDecision(t *testing.T) {
+// TestP19LocalReplyBeforeTheDecision: a gateway that gives up by itself shows its own answer, and every message is answered.
+func TestP19LocalReplyBeforeTheDecision(t *testing.T) {
 	g := newRig(t, rigOptions{})
 	gw := g.open()
 	gw.headers(duplex, duplex)
@@ -323,7 +323,7 @@ func TestDrain(t *testing.T) {
 			gw.responseHeaders("10.0.0.1:8000", false)
 			gw.recv()
 			done := make(chan error)
-			go func() { done <- g.server.Stop(soon(), g.grpc) }()
+			go func() { done <- g.server.Stop(soon()) }()
 			g.until("draining has not begun", func() bool { return g.server.draining.Load() })
 			last := chatOf(300_000)
 			gw.responseBody(last, true)

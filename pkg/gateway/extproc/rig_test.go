@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corepb "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocconfig "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_proc/v3"
 	alspb "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
 	extprocpb "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
@@ -125,7 +126,6 @@ type rig struct {
 	count     [Kinds]int
 	countLock sync.Mutex
 	conn      *grpc.ClientConn
-	grpc      *grpc.Server
 }
 
 type rigOptions struct {
@@ -195,10 +195,7 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	})
 	g.server.SetReady(true)
 	l := bufconn.Listen(1 << 20)
-	s := grpc.NewServer(ServerOptions(nil)...)
-	g.grpc = s
-	g.server.Register(s)
-	go func() { _ = s.Serve(l) }()
+	go func() { _ = g.server.Serve(l, nil) }()
 	g.conn, err = grpc.NewClient("passthrough:///rig", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20), grpc.MaxCallSendMsgSize(64<<20)))
@@ -207,7 +204,9 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	}
 	t.Cleanup(func() {
 		_ = g.conn.Close()
-		s.Stop()
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = g.server.Stop(ended)
 	})
 	return g
 }
@@ -304,8 +303,10 @@ func (g *gateway) headers(request, response bodyMode, more ...string) {
 
 func requestHeaders(request, response bodyMode, end bool, pairs ...string) *extprocpb.ProcessingRequest {
 	return &extprocpb.ProcessingRequest{
-		Request:        &extprocpb.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocpb.HttpHeaders{Headers: headerMap(pairs...), EndOfStream: end}},
-		ProtocolConfig: &extprocpb.ProtocolConfiguration{RequestBodyMode: request, ResponseBodyMode: response},
+		Request: &extprocpb.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocpb.HttpHeaders{Headers: headerMap(pairs...), EndOfStream: end}},
+		ProtocolConfig: &extprocpb.ProtocolConfiguration{
+			RequestBodyMode: extprocconfig.ProcessingMode_BodySendMode(request), ResponseBodyMode: extprocconfig.ProcessingMode_BodySendMode(response),
+		},
 	}
 }
 

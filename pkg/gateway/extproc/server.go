@@ -8,13 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	alspb "github.com/envoyproxy/go-control-plane/envoy/service/accesslog/v3"
-	extprocpb "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/gateway/extproc/h2"
 	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/pkg/reason"
 )
@@ -34,6 +32,11 @@ type Options struct {
 	// Observe is told what time the calls of the exchange took until the request was forwarded or refused, without the time
 	// between them. Nil: nobody asks.
 	Observe func(time.Duration)
+	// MaxStreams is how many streams one connection may have open at a time; a gateway opens another connection for more. 0 is
+	// 16,384.
+	MaxStreams uint32
+	// MaxMessage and MaxAnswer are the longest message that is taken and that is sent, in bytes; its stream ends beyond. 0 is 32 MiB.
+	MaxMessage, MaxAnswer int
 }
 
 // Kind is the kind of a message that a gateway sends.
@@ -60,17 +63,15 @@ func (k Kind) String() string {
 
 // Server is the ext_proc service, with the access-log service and gRPC health beside it.
 type Server struct {
-	extprocpb.UnimplementedExternalProcessorServer
-	alspb.UnimplementedAccessLogServiceServer
-
 	o        Options
+	h2       *h2.Server
 	health   *health.Server
 	draining atomic.Bool
 
 	mu      sync.Mutex
 	streams map[*stream]struct{}
-	logs    map[context.Context]struct{} // of the access-log streams
-	empty   chan struct{}                // closed when draining and no stream is left
+	logs    map[*logStream]struct{}
+	empty   chan struct{} // closed when draining and no stream is left
 }
 
 // New returns a server that is not ready yet. It panics if a required option is missing.
@@ -87,32 +88,24 @@ func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{o: o, health: health.NewServer(), streams: map[*stream]struct{}{}, logs: map[context.Context]struct{}{}, empty: make(chan struct{})}
+	if o.MaxStreams == 0 {
+		o.MaxStreams = defaultMaxStreams
+	}
+	if o.MaxMessage == 0 {
+		o.MaxMessage = defaultMaxMessage
+	}
+	if o.MaxAnswer == 0 {
+		o.MaxAnswer = defaultMaxMessage
+	}
+	s := &Server{o: o, health: health.NewServer(), streams: map[*stream]struct{}{}, logs: map[*logStream]struct{}{}, empty: make(chan struct{})}
+	s.h2 = h2.New(h2.Options{Open: s.open, Failed: s.failed, MaxMessage: o.MaxMessage, MaxAnswer: o.MaxAnswer, MaxStreams: o.MaxStreams})
 	s.health.SetServingStatus(healthLive, healthpb.HealthCheckResponse_SERVING)
 	s.SetReady(false)
 	return s
 }
 
-// Register adds the services to g, which should be made with [ServerOptions].
-func (s *Server) Register(g *grpc.Server) {
-	extprocpb.RegisterExternalProcessorServer(g, s)
-	alspb.RegisterAccessLogServiceServer(g, s)
-	healthpb.RegisterHealthServer(g, s.health)
-}
-
-// Process serves one stream: one request and its answer.
-func (s *Server) Process(io extprocpb.ExternalProcessor_ProcessServer) (err error) {
-	st := &stream{s: s, io: io, wake: make(chan struct{}, 1)}
-	s.enter(st)
-	defer s.leave(st)
-	defer func() {
-		if p := recover(); p != nil {
-			s.o.Sink.Note(reason.Internal, fmt.Sprintf("extproc: %v", p))
-			err = errInternal
-		}
-	}()
-	return st.serve()
-}
+// failed notes a panic that ended a stream.
+func (s *Server) failed(p any) { s.o.Sink.Note(reason.Internal, fmt.Sprintf("extproc: %v", p)) }
 
 // Open returns the number of open streams.
 func (s *Server) Open() int {
@@ -135,20 +128,14 @@ func (s *Server) Drain(ctx context.Context) error {
 		}
 		s.mu.Unlock()
 	}
-	s.each(func(st *stream) {
-		st.endIfParked()
-		st.Wake() // a hold is entered again, and refused
-	})
+	s.h2.Leave()
+	s.each((*stream).resume)
 	select {
 	case <-s.empty:
 		return nil
 	case <-ctx.Done():
 	}
-	n := 0
-	s.each(func(st *stream) {
-		n++
-		hangUp(st.io.Context())
-	})
+	n := s.each((*stream).finish)
 	if n == 0 {
 		return nil
 	}
@@ -158,27 +145,29 @@ func (s *Server) Drain(ctx context.Context) error {
 // flushTime is how long Stop waits for what was sent to leave, and for streams that are not ours.
 const flushTime = time.Second
 
-// Stop drains, ends the access-log streams, and stops g when what was sent has left. The error is that of Drain.
-func (s *Server) Stop(ctx context.Context, g *grpc.Server) error {
+// Stop drains, ends the access-log streams, and closes listeners and connections when what was sent has left. The error is
+// that of Drain.
+func (s *Server) Stop(ctx context.Context) error {
 	err := s.Drain(ctx)
 	s.mu.Lock()
 	for log := range s.logs {
-		hangUp(log)
+		go log.io.Do(log.finish)
 	}
 	s.mu.Unlock()
-	// GracefulStop waits for the connections' buffers: Stop alone drops the last chunk of an answer.
-	late := time.AfterFunc(flushTime, g.Stop)
-	defer late.Stop()
-	g.GracefulStop()
+	flushed, cancel := context.WithTimeout(context.Background(), flushTime)
+	defer cancel()
+	s.h2.Stop(flushed)
 	return err
 }
 
-func (s *Server) each(f func(*stream)) {
+// each has f run for every open stream and returns their number. It does not wait: a connection may be stuck in a write.
+func (s *Server) each(f func(*stream)) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for st := range s.streams {
-		f(st)
+		go st.io.Do(func() { f(st) })
 	}
+	return len(s.streams)
 }
 
 func (s *Server) enter(st *stream) {
@@ -187,11 +176,8 @@ func (s *Server) enter(st *stream) {
 	s.mu.Unlock()
 }
 
-// leave ends the exchange, whatever the way out was, and then forgets the stream.
+// leave forgets a stream that is over.
 func (s *Server) leave(st *stream) {
-	if st.x != nil {
-		st.x.End(s.o.Clock(), exchange.Ending{From: exchange.FromStream, Clean: st.responseEnd})
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.streams, st)

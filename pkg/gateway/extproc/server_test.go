@@ -79,14 +79,13 @@ func TestSelfSigned(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(leaf)
 	g := newRig(t, rigOptions{})
-	s := grpc.NewServer(ServerOptions(&tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})...)
-	g.server.Register(s)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { _ = s.Serve(l) }()
-	defer s.Stop()
+	go func() {
+		_ = g.server.Serve(l, &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12})
+	}()
 	raw, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{RootCAs: roots, ServerName: "localhost", NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12})
 	if err != nil {
 		t.Fatal(err)

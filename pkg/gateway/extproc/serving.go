@@ -1,7 +1,6 @@
 package extproc
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -13,35 +12,49 @@ import (
 	"net"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/status"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/fairlead/fairlead/pkg/gateway/extproc/h2"
 )
 
 const (
-	// maxMessage is the largest message taken. Envoy sends at most its listener's buffer limit, 1 MiB by default.
-	maxMessage = 32 << 20
-	// streamWindow lets a gateway send a long prompt without waiting for us; connWindow is shared by its streams.
-	streamWindow = 1 << 20
-	connWindow   = 16 << 20
+	// defaultMaxMessage is the largest message taken, and sent. Envoy sends at most its listener's buffer limit, 1 MiB by default.
+	defaultMaxMessage = 32 << 20
+	// defaultMaxStreams is how many streams a connection has at a time. Where answers keep their streams open it is that many
+	// answers of one thread of a gateway.
+	defaultMaxStreams = 16 << 10
 )
 
-// ServerOptions are the options of a gRPC server that this service wants: windows and limits for long bodies, and lenient
-// keepalive. A nil configuration serves plaintext.
-func ServerOptions(secure *tls.Config) []grpc.ServerOption {
-	o := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(maxMessage),
-		grpc.MaxSendMsgSize(maxMessage),
-		grpc.InitialWindowSize(streamWindow),
-		grpc.InitialConnWindowSize(connWindow),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
-	}
+// service is the name of the ext_proc service, and the methods are what is served beside gRPC health.
+const (
+	service       = "envoy.service.ext_proc.v3.ExternalProcessor"
+	processMethod = "/" + service + "/Process"
+	accessLogs    = "/envoy.service.accesslog.v3.AccessLogService/StreamAccessLogs"
+)
+
+// Serve serves ext_proc, the access log and gRPC health on l until Stop, which is no error. A nil configuration serves
+// plaintext.
+func (s *Server) Serve(l net.Listener, secure *tls.Config) error {
 	if secure != nil {
-		o = append(o, grpc.Creds(credentials.NewTLS(secure)))
+		secure = secure.Clone()
+		secure.NextProtos = []string{"h2"}
 	}
-	return o
+	return s.h2.Serve(l, secure)
+}
+
+// open begins a stream.
+func (s *Server) open(io *h2.Stream, method string) h2.Handler {
+	switch method {
+	case processMethod:
+		st := &stream{s: s, io: io, said: readDeclared(io.Metadata(ModesKey))}
+		s.enter(st)
+		return st
+	case accessLogs:
+		return s.openLog(io)
+	case healthpb.Health_Check_FullMethodName, healthpb.Health_Watch_FullMethodName, healthpb.Health_List_FullMethodName:
+		return &probe{s: s, io: io, method: method}
+	}
+	return nil
 }
 
 // SelfSigned makes a certificate for serving where gateways do not verify it: ECDSA P-256, valid for ten years from an hour
@@ -68,19 +81,4 @@ func SelfSigned() (tls.Certificate, error) {
 		return tls.Certificate{}, fmt.Errorf("making the serving certificate: %w", err)
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
-}
-
-// statusWriter is what grpc-go's server streams can do besides their published interface.
-type statusWriter interface {
-	WriteStatus(*status.Status) error
-}
-
-// hangUp ends a stream with OK while its handler waits in Recv. A status that is written interrupts the handler; cancelling
-// the stream's context would do that as well, but Recv would then end the stream with CANCELLED, which a gateway takes for a
-// failure. The alternative is a second goroutine for every stream. On a transport that cannot do it nothing happens, and the
-// stream ends by itself.
-func hangUp(ctx context.Context) {
-	if w, ok := grpc.ServerTransportStreamFromContext(ctx).(statusWriter); ok {
-		_ = w.WriteStatus(status.New(codes.OK, "")) // fails only where the stream is over
-	}
 }

@@ -1,40 +1,35 @@
 package extproc
 
 import (
-	"errors"
 	"sync/atomic"
 	"time"
 
-	extprocpb "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/gateway/extproc/h2"
+	"github.com/fairlead/fairlead/pkg/gateway/extproc/wire"
 	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/pool"
 )
 
-var (
-	errInternal = status.Error(codes.Internal, "the picker failed on this request; its log says where")
-	// errOver ends a handler without an error for the gateway: the stream is gone, or is to be ended.
-	errOver = errors.New("the stream is over")
-)
-
-// stream is one request on its way through the protocol. Its handler is the only goroutine that touches it, but for wake
-// and place.
+// stream is one request on its way through the protocol. Its fields belong to whoever its connection lets run, but for woken.
 type stream struct {
 	s     *Server
-	io    extprocpb.ExternalProcessor_ProcessServer
+	io    *h2.Stream
+	said  declared
 	x     *exchange.Exchange // nil before the request's headers
-	wake  chan struct{}
-	place atomic.Uint32
+	held  bool               // the exchange holds; messages wait in the transport
+	woken atomic.Bool        // somebody called Wake, and nobody resumed yet
 
+	begun bool // its first message came, which says what the modes are
 	modes modes
 
 	// The request.
 	asked      Kind     // the message that the decision will answer, where the gateway keeps the body
 	kept       [][]byte // chunks that came before the decision
-	sent       int64    // bytes of the client's body that were passed on
+	room       [2][]byte
+	sent       int64 // bytes of the client's body that were passed on
 	edits      []openai.Edit
 	forwarded  bool
 	requestEnd bool
@@ -49,44 +44,58 @@ type stream struct {
 	responseSeen, responseEnd bool
 }
 
-// The places of a stream, as Drain sees it.
-const (
-	busy   uint32 = iota // its handler works, or ending it would lose something
-	parked               // its handler waits for the gateway, and ending the stream loses nothing
-	ending               // Drain ends it
-)
-
-// serve reads messages until the stream is over.
-func (st *stream) serve() error {
-	for {
-		m, err := st.receive()
-		if err == nil {
-			err = st.handle(m)
-		}
-		if errors.Is(err, errOver) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+// Message reads a message, gives it to the exchange and answers it. A message of a kind not known is ignored, as the protocol
+// asks of both sides.
+func (st *stream) Message(m []byte) {
+	var r wire.Request
+	if err := wire.ReadRequest(m, &r); err != nil {
+		st.s.o.Received(Unknown)
+		st.s.o.Log.Warn("a gateway's message cannot be read", "error", err)
+		st.io.Finish(codes.Internal, err.Error())
+		return
 	}
+	if !st.begun && r.Kind != wire.None { // of a gateway's own answer before the request came here, response headers are the first
+		st.begun, st.modes = true, readModes(r.Config, st.said)
+	}
+	switch r.Kind {
+	case wire.RequestHeaders:
+		st.s.o.Received(RequestHeaders)
+		st.onRequestHeaders(&r)
+	case wire.RequestBody:
+		st.s.o.Received(RequestBody)
+		st.onRequestBody(r.Body, r.End)
+	case wire.RequestTrailers:
+		st.s.o.Received(RequestTrailers)
+		st.onRequestTrailers(r.Headers)
+	case wire.ResponseHeaders:
+		st.s.o.Received(ResponseHeaders)
+		st.onResponseHeaders(&r)
+	case wire.ResponseBody:
+		st.s.o.Received(ResponseBody)
+		st.onResponseBody(r.Body, r.End)
+	case wire.ResponseTrailers:
+		st.s.o.Received(ResponseTrailers)
+		st.onResponseTrailers()
+	default:
+		st.s.o.Received(Unknown)
+	}
+	st.endIfDraining()
 }
 
-// receive returns the next message, or errOver.
-func (st *stream) receive() (*extprocpb.ProcessingRequest, error) {
-	park := st.mayEnd()
-	if park {
-		st.place.Store(parked)
-		if st.s.draining.Load() {
-			return nil, errOver
-		}
+// HalfClosed: the gateway has said everything.
+func (st *stream) HalfClosed() { st.finish() }
+
+// Over ends the exchange, whatever the way out was.
+func (st *stream) Over() {
+	if st.x != nil {
+		st.x.End(st.s.o.Clock(), exchange.Ending{From: exchange.FromStream, Clean: st.responseEnd})
 	}
-	m, err := st.io.Recv()
-	if park && !st.place.CompareAndSwap(parked, busy) || err != nil {
-		return nil, errOver // the status of a broken stream says nothing of how the exchange ended
-	}
-	return m, nil
+	st.kept, st.pieces, st.room = nil, nil, [2][]byte{}
+	st.s.leave(st)
 }
+
+// finish ends the stream with OK.
+func (st *stream) finish() { st.io.Finish(codes.OK, "") }
 
 // mayEnd reports whether ending the stream here loses nothing: the request is on its way, and no chunk of the response can
 // be on its way to us that only we could pass on.
@@ -95,29 +104,35 @@ func (st *stream) mayEnd() bool {
 	return sent && (!st.responseSeen || st.responseEnd || st.modes.response != duplex)
 }
 
-// endIfParked has Drain end the stream if nothing is lost by it.
-func (st *stream) endIfParked() {
-	if st.place.CompareAndSwap(parked, ending) {
-		hangUp(st.io.Context())
+// endIfDraining ends the stream of a server that drains, if nothing is lost by it.
+func (st *stream) endIfDraining() {
+	if st.s.draining.Load() && st.mayEnd() {
+		st.finish()
 	}
 }
 
-// Wake has the handler call Resume, if it holds.
+// Wake has Resume called, if the exchange holds.
 func (st *stream) Wake() {
-	select {
-	case st.wake <- struct{}{}:
-	default:
+	if !st.woken.Swap(true) {
+		go st.io.Do(st.resume) // whoever wakes may hold locks, and the connection may be at work
 	}
 }
 
-// wait waits until somebody calls Wake, or returns errOver when the stream ends before.
-func (st *stream) wait() error {
-	select {
-	case <-st.wake:
-		return nil
-	case <-st.io.Context().Done():
-		return errOver
+// resume goes on after a hold.
+func (st *stream) resume() {
+	st.woken.Store(false)
+	if st.held {
+		st.held = false
+		st.io.Continue()
+		st.act(st.decide(st.x.Resume))
 	}
+	st.endIfDraining()
+}
+
+// hold has the stream's messages wait until somebody calls Wake.
+func (st *stream) hold() {
+	st.held = true
+	st.io.Pause()
 }
 
 // decide makes one call of the exchange and sums up what the calls take until the decision.
@@ -133,31 +148,38 @@ func (st *stream) decide(call func(now pool.Instant) exchange.Action) exchange.A
 	return a
 }
 
-func (st *stream) send(m *answer) error { return st.io.Send(m) }
+// send sends an answer that was put together in the stream's scratch memory.
+func (st *stream) send(m []byte) { st.io.Send(m, nil, false) }
 
-// handle gives one message to the exchange and answers it. A message of a kind not known is ignored, as the protocol
-// prepares for: later releases send some that older servers may leave unanswered.
-func (st *stream) handle(m *extprocpb.ProcessingRequest) error {
-	switch r := m.GetRequest().(type) {
-	case *extprocpb.ProcessingRequest_RequestHeaders:
-		st.s.o.Received(RequestHeaders)
-		return st.onRequestHeaders(m, r.RequestHeaders)
-	case *extprocpb.ProcessingRequest_RequestBody:
-		st.s.o.Received(RequestBody)
-		return st.onRequestBody(r.RequestBody)
-	case *extprocpb.ProcessingRequest_RequestTrailers:
-		st.s.o.Received(RequestTrailers)
-		return st.onRequestTrailers(r.RequestTrailers)
-	case *extprocpb.ProcessingRequest_ResponseHeaders:
-		st.s.o.Received(ResponseHeaders)
-		return st.onResponseHeaders(m, r.ResponseHeaders)
-	case *extprocpb.ProcessingRequest_ResponseBody:
-		st.s.o.Received(ResponseBody)
-		return st.onResponseBody(r.ResponseBody)
-	case *extprocpb.ProcessingRequest_ResponseTrailers:
-		st.s.o.Received(ResponseTrailers)
-		return st.onResponseTrailers()
+// pass answers a message of this kind, and leaves what it brought as it is.
+func (st *stream) pass(k wire.Kind) { st.send(wire.Pass(st.io.Scratch(), wire.AnswerTo(k))) }
+
+// reply answers the client in place of an engine, and ends the stream.
+func (st *stream) reply(r *openai.Reply) {
+	st.send(immediate(st.io.Scratch(), st.x.ID, r))
+	st.finish()
+}
+
+// sendPieces answers a full-duplex body with these slices. stays says that they never change.
+func (st *stream) sendPieces(to wire.Answer, slices [][]byte, end, stays bool) {
+	inPieces(slices, end, func(piece []byte, end bool) {
+		st.io.Send(wire.Piece(st.io.Scratch(), to, len(piece), end), piece, stays)
+	})
+}
+
+// inPieces calls yield for parts of the slices, each of at most MaxPiece bytes and none empty but an only one that ends.
+func inPieces(slices [][]byte, end bool, yield func(piece []byte, end bool)) {
+	var held []byte // one behind, so that the last one carries the end
+	for _, s := range slices {
+		for len(s) > 0 {
+			n := min(len(s), MaxPiece)
+			if held != nil {
+				yield(held, false)
+			}
+			held, s = s[:n:n], s[n:]
+		}
 	}
-	st.s.o.Received(Unknown)
-	return nil
+	if held != nil || end {
+		yield(held, end)
+	}
 }
