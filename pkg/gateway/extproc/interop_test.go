@@ -132,11 +132,7 @@ func TestWindows(t *testing.T) {
 
 // TestMaxStreams: a client that knows the limit waits for its turn.
 func TestMaxStreams(t *testing.T) {
-	g := newRig(t, rigOptions{})
-	o := g.server.o
-	o.MaxStreams = 2
-	g.server = New(o)
-	g.server.SetReady(true)
+	g := newRig(t, rigOptions{streams: 2})
 	g.conn = dialed(t, g)
 	var all sync.WaitGroup
 	for range 20 {

@@ -136,6 +136,7 @@ type rigOptions struct {
 	atHeaders bool          // it needs the headers alone
 	holdAt    plugins.Phase
 	exchange  func(*exchange.Options)
+	streams   uint32 // of one connection
 }
 
 func newRig(t *testing.T, o rigOptions) *rig {
@@ -186,7 +187,7 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	g.server = New(Options{
 		Scheduler: func() *exchange.Scheduler { return g.scheduler },
 		Clock:     func() pool.Instant { return pool.Instant(time.Since(start)) + 2 },
-		Sink:      g.notes,
+		Sink:      g.notes, MaxStreams: o.streams,
 		Received: func(k Kind) {
 			g.countLock.Lock()
 			g.count[k]++
