@@ -54,7 +54,7 @@ func (p *blockPool) find(hash uint64) uint64 {
 }
 
 // take returns the front of the free queue, with one user and without contents, and the hash of what it held, if that was
-// findable. The queue must not be empty.
+// findable (BlockPool.get_new_blocks, _maybe_evict_cached_block). The queue must not be empty.
 func (p *blockPool) take() (b int32, evicted bool, hash uint64) {
 	b = p.head
 	p.removeFree(b)
@@ -73,7 +73,8 @@ func (p *blockPool) hold(b int32) {
 	p.blocks[b].users++
 }
 
-// release takes a user from each of held, last first; blocks without users go to the back of the free queue.
+// release takes a user from each of held, last first; blocks without users go to the back of the free queue
+// (KVCacheManager.free, which gives BlockPool.free_blocks the blocks in reverse).
 func (p *blockPool) release(held []int32) {
 	for i := len(held) - 1; i >= 0; i-- {
 		b := held[i]

@@ -15,10 +15,14 @@
 //	}
 //
 // The same inputs at the same instants give the same steps, in wall-clock time and in virtual time. A step in the steady
-// state allocates nothing. An Engine is not safe for concurrent use.
+// state allocates nothing. Skip makes rows of steps at once in which nothing but decoding happens. An Engine is not safe for
+// concurrent use.
 //
-// Two things of the real engine are left out: asynchronous scheduling, which notices a stop one step later, and the time
-// that the API server spends on HTTP and text (some 20 ms per request in the calibration data).
+// Where a rule follows vLLM, its comment names the place: Scheduler is vllm/v1/core/sched/scheduler.py, KVCacheManager
+// vllm/v1/core/kv_cache_manager.py, BlockPool vllm/v1/core/block_pool.py.
+//
+// Left out of the real engine are asynchronous scheduling, which notices a stop one step later; priorities and speculative
+// decoding; and the time that the API server spends on HTTP and text (some 20 ms per request in the calibration data).
 package engine
 
 import (

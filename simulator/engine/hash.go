@@ -7,7 +7,8 @@ import (
 )
 
 // Chain makes the hashes under which blocks are cached: each covers its tokens and, through the hash before it, everything
-// that came earlier, the model, the adapter and the salt.
+// that came earlier, the model, the adapter and the salt (vLLM: hash_block_tokens and generate_block_hash_extra_keys in
+// vllm/v1/core/kv_cache_utils.py; its bytes are other ones).
 type Chain struct {
 	last   uint64
 	buf    []byte

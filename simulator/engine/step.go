@@ -78,7 +78,7 @@ func (e *Engine) Step(now time.Duration) Result {
 }
 
 // begin puts a step together: running requests first, each with what it lacks as far as the budget goes, and then waiting
-// ones, unless a running one had to be preempted.
+// ones, unless a running one had to be preempted (Scheduler.schedule: "if not preempted_reqs").
 func (e *Engine) begin(now time.Duration) {
 	e.step = Step{Start: now}
 	e.victims = e.victims[:0]
@@ -103,7 +103,7 @@ func (e *Engine) duration(l Load) time.Duration {
 }
 
 // scheduleRunning gives each running request its tokens, in the order of admission, and returns what is left of the budget.
-// Where blocks are lacking it preempts from the end of the list.
+// Where blocks are lacking it preempts from the end of the list (Scheduler.schedule, the loop over self.running, policy fcfs).
 func (e *Engine) scheduleRunning(budget int32) int32 {
 	for i := 0; i < len(e.running) && budget > 0; i++ {
 		slot := e.running[i]
@@ -123,7 +123,7 @@ func (e *Engine) scheduleRunning(budget int32) int32 {
 	return budget
 }
 
-// grow gives s the blocks for n more tokens, or none and false.
+// grow gives s the blocks for n more tokens, or none and false (KVCacheManager.allocate_slots).
 func (e *Engine) grow(s *sequence, n int32) bool {
 	lacking := e.blocksFor(s.computed+n) - int32(len(s.blocks))
 	if lacking > e.pool.free {
@@ -145,7 +145,7 @@ func (e *Engine) take() int32 {
 }
 
 // preempt sends a request back to the front of the waiting queue. It will compute everything anew, but for what is still
-// cached then.
+// cached then (Scheduler._preempt_request: num_computed_tokens = 0, waiting.prepend_request).
 func (e *Engine) preempt(slot int32) {
 	e.stopRunning(slot)
 	s := &e.sequences[slot]
@@ -218,13 +218,15 @@ func (e *Engine) noteAdmission(s *sequence, now time.Duration, cached int32) {
 	e.counters.PrefixHits += int64(cached)
 }
 
-// deferred reports whether s must wait for contents, or for its adapter, all places being taken by others.
+// deferred reports whether s must wait for contents, or for its adapter, all places being taken by others (Scheduler.schedule:
+// WAITING_FOR_REMOTE_KVS; scheduled_loras against lora_config.max_loras).
 func (e *Engine) deferred(s *sequence) bool {
 	return s.loading || s.Adapter > 0 && e.loraRunning[s.Adapter] == 0 && e.lorasLoaded >= e.options.MaxLoras
 }
 
 // findCached collects in e.hits the cached blocks with which s can begin and returns their tokens. The last token is never
-// taken from the cache: computing it is what yields the next one.
+// taken from the cache: computing it is what yields the next one (KVCacheManager.get_computed_blocks: max_cache_hit_length is
+// num_tokens - 1, and only whole blocks count).
 func (e *Engine) findCached(s *sequence) int32 {
 	e.hits = e.hits[:0]
 	if e.options.NoPrefixCache {
@@ -241,7 +243,8 @@ func (e *Engine) findCached(s *sequence) int32 {
 	return int32(len(e.hits)) * e.profile.BlockTokens
 }
 
-// seat gives s the blocks in e.hits and fresh ones for n more tokens, or none and false.
+// seat gives s the blocks in e.hits and fresh ones for n more tokens, or none and false. Hits that nobody uses come out of the
+// free queue and count against it (KVCacheManager.allocate_slots, BlockPool.touch).
 func (e *Engine) seat(s *sequence, cached, n int32) bool {
 	wanted := e.blocksFor(cached+n) - int32(len(e.hits))
 	fromQueue := wanted
@@ -265,7 +268,8 @@ func (e *Engine) seat(s *sequence, cached, n int32) bool {
 	return true
 }
 
-// schedule adds n tokens of s to the step. The blocks that they fill can be hit from here on, even in this step.
+// schedule adds n tokens of s to the step. The blocks that they fill can be hit from here on, even in this step, those filled
+// by decoding included (KVCacheManager.allocate_slots ends with cache_blocks).
 func (e *Engine) schedule(s *sequence, n int32) {
 	s.scheduled = n
 	e.step.Sequences++
@@ -296,7 +300,7 @@ func (e *Engine) cache(s *sequence, tokens int32) {
 	}
 }
 
-// complete ends the running step: requests whose tokens are all computed generate one.
+// complete ends the running step: requests whose tokens are all computed generate one (Scheduler.update_from_output).
 func (e *Engine) complete() *Step {
 	e.inFlight = false
 	e.tokens, e.finished = e.tokens[:0], e.finished[:0]

@@ -70,7 +70,7 @@ func (c *call) embeddings() {
 		r := engine.Request{Prompt: int32(len(tokens)), Output: 1, Hashes: chain.Append(nil, tokens), Adapter: adapter}
 		digests[i] = chain.Digest()
 		total += len(tokens)
-		s, err := c.pod.submit(r, 1)
+		s, err := c.pod.submit(r, 1, true)
 		if err != nil {
 			if errors.Is(err, engine.ErrQueueFull) {
 				busy.write(c.w)

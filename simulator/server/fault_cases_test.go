@@ -124,6 +124,7 @@ func TestV05FinishReason(t *testing.T) {
 		{"without a limit", ``, "stop", "", 0},
 		{"a stop string", `,"max_tokens":6,"stop":` + string(stop), "stop", before, 3},
 		{"one of several stop strings", `,"max_tokens":6,"stop":["nowhere",` + string(stop) + `]`, "stop", before, 3},
+		{"a stop string that comes with the last token", `,"max_tokens":3,"stop":` + string(stop), "stop", before, 3},
 		{"a stop string that never comes", `,"max_tokens":3,"stop":"nowhere"`, "length", whole[:12], 3},
 		{"a forced tool", `,"max_tokens":3` + tools + `{"type":"function","function":{"name":"look_up"}}`, "tool_calls", "", 3},
 		{"a required tool", `,"max_tokens":3` + tools + `"required"`, "tool_calls", "", 3},
@@ -177,6 +178,21 @@ func TestV05FinishReason(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The page counts a stop at the limit as a stop.
+func TestV05FinishReasonOnThePage(t *testing.T) {
+	f := start(t, server.Options{})
+	body := `{"prompt":"hi","max_tokens":1`
+	_, text := do(t, "POST", url(f, 0, "/v1/completions"), body+`}`)
+	do(t, "POST", url(f, 0, "/v1/completions"), body+`,"stop":"`+decode(t, text).Choices[0].Text[:2]+`"}`)
+	_, page := do(t, "GET", url(f, 0, "/metrics"), "")
+	_, _, values := readPage(t, page)
+	for reason, want := range map[string]float64{"stop": 1, "length": 1} {
+		if got := values[`vllm:request_success_total{engine="0",finished_reason="`+reason+`",model_name="`+engine.Profiles()[0].Model+`"}`]; got != want {
+			t.Errorf("%s: %v, want %v", reason, got, want)
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ func (c *call) generate(shape shape) {
 		return
 	}
 	g.id = c.requestID(shape)
-	s, err := c.pod.submit(g.request, g.maxTokens)
+	s, err := c.pod.submit(g.request, g.maxTokens, g.finish != "length")
 	if err != nil {
 		if errors.Is(err, engine.ErrQueueFull) {
 			busy.write(c.w)

@@ -36,6 +36,7 @@ type pod struct {
 type stream struct {
 	id        engine.ID
 	maxTokens int32
+	stops     bool // by itself, not for its limit
 	held      bool // guarded by the pod's lock
 
 	generated atomic.Int32 // tokens so far
@@ -145,7 +146,7 @@ func (p *pod) deliver(r engine.Result) {
 	for _, f := range r.Finished {
 		s := p.streams[f.ID.Slot]
 		p.streams[f.ID.Slot] = nil
-		p.stats.finish(f.Timeline, s.maxTokens)
+		p.stats.finish(f.Timeline, s.maxTokens, s.stops)
 		s.timeline = f.Timeline
 		s.finished.Store(true)
 		s.tell()
@@ -160,8 +161,8 @@ func (s *stream) tell() {
 	}
 }
 
-// submit puts a request into the engine. The error is the engine's.
-func (p *pod) submit(r engine.Request, maxTokens int32) (*stream, error) {
+// submit puts a request into the engine; stops says that its answer ends by itself. The error is the engine's.
+func (p *pod) submit(r engine.Request, maxTokens int32, stops bool) (*stream, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.clock.Now()
@@ -171,7 +172,7 @@ func (p *pod) submit(r engine.Request, maxTokens int32) (*stream, error) {
 		p.stats.rejected()
 		return nil, err
 	}
-	s := &stream{id: id, maxTokens: maxTokens, ready: make(chan struct{}, 1)}
+	s := &stream{id: id, maxTokens: maxTokens, stops: stops, ready: make(chan struct{}, 1)}
 	for int(id.Slot) >= len(p.streams) {
 		p.streams = append(p.streams, nil)
 	}

@@ -54,7 +54,7 @@ func TestWallClockAndVirtualTimeAgree(t *testing.T) {
 			go func() {
 				time.Sleep(a.at + time.Duration(i)*time.Microsecond) // one at a time
 				arrived[i] = p.clock.Now()
-				s, err := p.submit(engine.Request{Prompt: a.prompt, Output: a.output}, a.output)
+				s, err := p.submit(engine.Request{Prompt: a.prompt, Output: a.output}, a.output, false)
 				if err != nil {
 					t.Error(err)
 				}
@@ -129,7 +129,7 @@ func TestTokensAreHeldBackButNotTheFirstNorTheLast(t *testing.T) {
 		p := testPod(t, Options{Speed: 16, Flush: 50 * time.Millisecond})
 		defer p.close()
 		start := time.Now()
-		s, err := p.submit(engine.Request{Prompt: 1, Output: 500}, 500)
+		s, err := p.submit(engine.Request{Prompt: 1, Output: 500}, 500, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +154,7 @@ func TestAHungDeviceGoesOnWhereItStood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := testPod(t, Options{})
 		defer p.close()
-		s, err := p.submit(engine.Request{Prompt: 1, Output: 3}, 3)
+		s, err := p.submit(engine.Request{Prompt: 1, Output: 3}, 3, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +165,7 @@ func TestAHungDeviceGoesOnWhereItStood(t *testing.T) {
 		if got := s.generated.Load(); got != 1 {
 			t.Errorf("%d tokens while hung", got)
 		}
-		waiting, err := p.submit(engine.Request{Prompt: 1, Output: 1}, 1)
+		waiting, err := p.submit(engine.Request{Prompt: 1, Output: 1}, 1, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +187,7 @@ func TestABusyEngineThatHungWhileIdleStartsAgain(t *testing.T) {
 		p := testPod(t, Options{})
 		defer p.close()
 		p.setHung(true)
-		s, err := p.submit(engine.Request{Prompt: 1, Output: 1}, 1)
+		s, err := p.submit(engine.Request{Prompt: 1, Output: 1}, 1, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -91,9 +91,9 @@ func (s *stats) observe(r engine.Result) {
 	}
 }
 
-// finish takes in a request that generated all its tokens.
-func (s *stats) finish(t engine.Timeline, maxTokens int32) {
-	if t.Output < maxTokens {
+// finish takes in a request that generated all its tokens; stopped says that it did not end for its limit.
+func (s *stats) finish(t engine.Timeline, maxTokens int32, stopped bool) {
+	if stopped {
 		s.stopped++
 	} else {
 		s.limited++
