@@ -227,7 +227,7 @@ func headersSection(t *testing.T) string {
 func metricsSection(t *testing.T) string {
 	used := literals(t, "../../pkg/gateway/admin", false)
 	var b strings.Builder
-	b.WriteString("\n## Metrics\n\nNames begin with `llm_d_epp_`; `--legacy-metrics` prints older names too.\n\n| name | here |\n|---|---|\n")
+	b.WriteString("\n## Metrics\n\nNames begin with `llm_d_epp_`; `--legacy-metrics` prints older names too. [metrics.md](metrics.md) says why the others are absent.\n\n| name | here |\n|---|---|\n")
 	for _, e := range list(t, "metrics.txt") {
 		state := "absent"
 		if slices.Contains(used, e.name) {

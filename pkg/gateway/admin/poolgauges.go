@@ -41,16 +41,16 @@ func newPoolGauges(books func() Books, legacy bool) *poolGauges {
 	}
 	pool := []string{"name"}
 	for _, q := range []struct {
-		name, old, what string
-		of              func(*Line) float64
+		mean, old, deviation, what string
+		of                         func(*Line) float64
 	}{
-		{"kv_cache_utilization", "inference_pool_average_kv_cache_utilization", "used share of the KV cache", func(l *Line) float64 { return l.KVUsage }},
-		{"queue_size", "inference_pool_average_queue_size", "waiting requests", func(l *Line) float64 { return float64(l.Waiting) }},
-		{"running_requests", "inference_pool_average_running_requests", "running requests", func(l *Line) float64 { return float64(l.Running) }},
+		{"average_kv_cache_utilization", "inference_pool_average_kv_cache_utilization", "std_dev_kv_cache_utilization", "used share of the KV cache", func(l *Line) float64 { return l.KVUsage }},
+		{"average_queue_size", "inference_pool_average_queue_size", "std_dev_queue_size", "waiting requests", func(l *Line) float64 { return float64(l.Waiting) }},
+		{"average_running_requests", "inference_pool_average_running_requests", "std_dev_running_requests", "running requests", func(l *Line) float64 { return float64(l.Running) }},
 	} {
 		g.pools = append(g.pools,
-			poolGauge{descs("average_"+q.name, q.old, "Mean of the "+q.what+" of a pool's engines, over fresh samples.", pool, pool), q.of, mean},
-			poolGauge{descs("std_dev_"+q.name, "", "Standard deviation of the "+q.what+" of a pool's engines, over fresh samples.", pool, nil), q.of, deviation})
+			poolGauge{descs(q.mean, q.old, "Mean of the "+q.what+" of a pool's engines, over fresh samples.", pool, pool), q.of, mean},
+			poolGauge{descs(q.deviation, "", "Standard deviation of the "+q.what+" of a pool's engines, over fresh samples.", pool, nil), q.of, deviation})
 	}
 	g.ready = descs("ready_endpoints", "inference_pool_ready_pods", "Endpoints of a pool.", pool, pool)
 	g.queue = descs("per_endpoint_queue_size", "inference_pool_per_pod_queue_size", "Waiting requests as an engine last said.",
