@@ -17,6 +17,9 @@ const (
 	prefixAlone = "testdata/prefix-alone.yaml"
 	loadAlone   = "testdata/load-alone.yaml"
 	seeds       = 3
+
+	adaptersTogether = "testdata/adapters-together.yaml"
+	tokensCounted    = "testdata/tokens-counted.yaml"
 )
 
 // cell is one scenario under several policies, by name.
@@ -130,8 +133,9 @@ func TestScenariosShowWhatTheySay(t *testing.T) {
 			"an agent's step finds its context": func(c cell) bool { return c.hits("default") > 0.85 && c.hits("round-robin") < 0.6 },
 			"and goodput follows":               func(c cell) bool { return c.goodput("default") > c.goodput("round-robin")+0.2 },
 		}},
-		{"s10", []string{"round-robin", "default"}, map[string]func(c cell) bool{
+		{"s10", []string{"round-robin", adaptersTogether}, map[string]func(c cell) bool{
 			"adapters wait for places wherever all go everywhere": func(c cell) bool { return c.goodput("round-robin") < 0.5 && c.ttft("round-robin") > 1 },
+			"kept together they do not":                           func(c cell) bool { return c.goodput(adaptersTogether) > 0.9 && c.ttft(adaptersTogether) < 0.1 },
 		}},
 		{"s12", []string{"default"}, map[string]func(c cell) bool{
 			"the steady tenants pay for the bursts": func(c cell) bool {
@@ -157,7 +161,11 @@ func TestScenariosShowWhatTheySay(t *testing.T) {
 		{"s16", []string{"default"}, map[string]func(c cell) bool{
 			"the larger fleet keeps its targets": func(c cell) bool { return c.goodput("default") > 0.97 },
 		}},
-		{"s17", []string{"round-robin", "default"}, map[string]func(c cell) bool{
+		{"s17", []string{"round-robin", "default", tokensCounted}, map[string]func(c cell) bool{
+			"who counts tokens keeps them away from the long ones": func(c cell) bool {
+				p90 := func(f *bench.Figures) bench.Number { return f.TTFT.P90 }
+				return c.mean(tokensCounted, p90) < 0.5*c.mean("default", p90) && c.goodput(tokensCounted) > c.goodput("default")
+			},
 			"who looks at queues keeps more of the short ones in time": func(c cell) bool { return c.goodput("default") > c.goodput("round-robin")+0.2 },
 		}},
 	}

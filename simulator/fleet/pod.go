@@ -107,8 +107,8 @@ func sum(a, b engine.Counters) engine.Counters {
 	return a
 }
 
-// adapters names those with running or waiting requests, sorted.
-func (p *pod) adapters() []string {
+// adapters names those with running and those with waiting requests, each list sorted.
+func (p *pod) adapters() (running, waiting []string) {
 	n := int(p.spec.Options.Adapters) + 1
 	for i := range p.loads {
 		if len(p.loads[i]) < n {
@@ -116,9 +116,14 @@ func (p *pod) adapters() []string {
 		}
 	}
 	p.engine.AdapterLoads(p.loads[0], p.loads[1])
+	return p.named(p.loads[0]), p.named(p.loads[1])
+}
+
+// named returns the names of the adapters with a load.
+func (p *pod) named(loads []int32) []string {
 	names := []string{}
-	for a := 1; a < n; a++ {
-		if p.loads[0][a]+p.loads[1][a] > 0 && a <= len(p.spec.AdapterNames) {
+	for a := 1; a < len(loads); a++ {
+		if loads[a] > 0 && a <= len(p.spec.AdapterNames) {
 			names = append(names, p.spec.AdapterNames[a-1])
 		}
 	}

@@ -104,7 +104,8 @@ func (f *Fleet) scrape(p *pod) {
 	s.Blocks, s.BlockTokens = p.spec.Profile.Blocks, p.spec.Profile.BlockTokens
 	s.ProcessStart = p.started
 	if p.spec.Options.Adapters > 0 {
-		s.Adapters = p.adapters()
+		s.Adapters, s.AdaptersWaiting = p.adapters()
+		s.AdaptersMax = p.spec.Options.MaxLoras
 	}
 	if t.Age+late == 0 {
 		f.decider.Observe(f.now, p.number, s)
