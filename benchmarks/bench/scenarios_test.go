@@ -49,8 +49,17 @@ func (c cell) tail(policy string) float64 {
 	return c.mean(policy, func(f *bench.Figures) bench.Number { return f.TTFT.P99 })
 }
 
+// whole leaves the tests of scenarios out of short runs: under the race detector they take minutes, on one goroutine each.
+func whole(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs minutes under the race detector")
+	}
+}
+
 func load(t *testing.T, name string) *bench.Setup {
 	t.Helper()
+	whole(t)
 	s, err := bench.Load(name)
 	if err != nil {
 		t.Fatal(err)
@@ -266,6 +275,7 @@ func TestStaleReadings(t *testing.T) {
 }
 
 func TestTwoSlots(t *testing.T) {
+	whole(t)
 	p, err := policy.Named(policy.Default)
 	if err != nil {
 		t.Fatal(err)

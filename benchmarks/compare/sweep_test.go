@@ -115,6 +115,9 @@ func TestComparisonsEndToEnd(t *testing.T) {
 	a := setup(t, small)
 	p := named(t, "random")
 	equal := 0
+	if testing.Short() {
+		t.Skip("needs minutes under the race detector")
+	}
 	const rounds = 12
 	for i := range rounds {
 		r, err := Run(ctx, Plan{Scenarios: []*bench.Setup{a}, Policies: []policy.Policy{p, p}, Seeds: 10, Seed: uint64(1 + 100*i)})

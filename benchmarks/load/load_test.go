@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -322,9 +323,9 @@ func TestZ10NothingCompletes(t *testing.T) {
 // A timeout, an early stop and an interrupt each leave a report of what there was, with failures by class.
 func TestZ11PartialRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := 0
+		var n atomic.Int32
 		r := against(t, func(w http.ResponseWriter, req *http.Request) {
-			if n++; n%4 == 0 {
+			if n.Add(1)%4 == 0 {
 				<-req.Context().Done()
 				return
 			}
