@@ -32,6 +32,7 @@ func (s *side) transcript() transcript {
 		doc, _ := s.scheduler.Decision(id)
 		records = append(records, doc.Record)
 	}
+	sort.Strings(t.Meter) // exchanges beside each other end in no set order; one's decision stays before its end
 	sort.Slice(records, func(i, j int) bool { return records[i].Number < records[j].Number })
 	for _, rec := range records {
 		rec.Transport = nil
