@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -147,5 +148,26 @@ func TestCommandsOfTheDocumentationAreTaken(t *testing.T) {
 	}
 	if found < 4 {
 		t.Errorf("only %d commands found", found)
+	}
+}
+
+// TestLinksOfTheDocumentationLead: what a page links to in this repository is there.
+func TestLinksOfTheDocumentationLead(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+	found := 0
+	for _, p := range documentation(t) {
+		text, err := os.ReadFile(p.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			found++
+			if _, err := os.Stat(filepath.Join(filepath.Dir(p.name), m[1])); err != nil {
+				t.Errorf("%s: links to %s: %v", p.name, m[1], err)
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d links found", found)
 	}
 }

@@ -188,7 +188,14 @@ func defaultOf(p plugins.Param) string {
 // bounds says what a value must hold, "1 to 1000" or "fast, slow".
 func bounds(p plugins.Param) string {
 	if len(p.Enum) > 0 {
-		return strings.Join(p.Enum, ", ")
+		var words []string
+		for _, w := range p.Enum {
+			if w == "" {
+				w = `""`
+			}
+			words = append(words, w)
+		}
+		return strings.Join(words, ", ")
 	}
 	unit := ""
 	switch p.Kind {

@@ -109,6 +109,17 @@ func NoSuchType(typ string, entries []plugins.Entry) string {
 			return fmt.Sprintf("%q needs no plugin: a configuration may name it, and %s", typ, cmp.Or(s.stands, "it changes nothing"))
 		}
 	}
+	for _, idle := range idleTypes {
+		if idle.typ == typ {
+			return fmt.Sprintf("%q has no effect: %s", typ, idle.why)
+		}
+	}
+	l := legacy{entries: entries}
+	for _, t := range legacyTypes {
+		if t.typ == typ && l.has(t.use) && (t.also == "" || l.has(t.also)) {
+			return fmt.Sprintf("type %q is an old one; write %s%s", typ, t.use, others(t.also))
+		}
+	}
 	for _, o := range otherTypes {
 		if o.typ == typ {
 			return fmt.Sprintf("type %q is not available in this version; %s", typ, o.advice(entries))

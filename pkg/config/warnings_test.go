@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,6 +43,25 @@ func TestWarningsOfPluginsAreGivenTheirPlace(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			if diff := cmp.Diff(row.want, buildWarnings(t, head+row.text)); diff != "" {
 				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A built-in plugin says of each parameter that counts only beside another when it does not.
+func TestParametersWithoutEffectAreTold(t *testing.T) {
+	for _, row := range []struct{ name, plugin, want string }{
+		{"a scale without weight", "{type: prefix-cache-scorer, parameters: {matchLengthScaleTokens: 100}}", "matchLengthScaleTokens has no effect while matchLengthWeight is 0"},
+		{"a scale with a weight", "{type: prefix-cache-scorer, parameters: {matchLengthScaleTokens: 100, matchLengthWeight: 1}}", ""},
+		{"a throughput without a bound on its use", "{type: prefix-cache-affinity-filter, parameters: {maxTTFTPenaltyMs: 0, peakPrefillThroughput: 100}}", "peakPrefillThroughput has no effect while maxTTFTPenaltyMs is 0"},
+		{"a filter that never filters", "{type: prefix-cache-affinity-filter, parameters: {explorationProbability: 1}}", "explorationProbability is 1 and every request passes unfiltered"},
+		{"the other strategy's parameters", "{type: session-affinity-scorer, parameters: {sessionIdConfig: {maxSessions: 5}}}", "sessionIdConfig has no effect with strategy encoded_endpoint_header"},
+		{"and the other way", "{type: session-affinity-scorer, parameters: {strategy: session_id, encodedEndpointHeaderConfig: {header: x-a}}}", "encodedEndpointHeaderConfig has no effect with strategy session_id"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			got := buildWarnings(t, head+"plugins:\n- "+row.plugin+"\n- type: queue-scorer\n")
+			if row.want == "" && len(got) > 0 || row.want != "" && (len(got) != 1 || !strings.Contains(got[0], row.want)) {
+				t.Errorf("got %q, want %q", got, row.want)
 			}
 		})
 	}

@@ -60,6 +60,12 @@ func (f *PrefixCacheAffinity) Provision(b *plugins.Builder) error {
 	if f.TTFTSource == "latencyPredictor" {
 		return errors.New("ttftSource is latencyPredictor, which is not here; write prefillThroughput, with peakPrefillThroughput as measured of your engines")
 	}
+	if f.MaxTTFTPenaltyMs == 0 {
+		b.Warn("peakPrefillThroughput", "peakPrefillThroughput has no effect while maxTTFTPenaltyMs is 0; set maxTTFTPenaltyMs, or remove it")
+	}
+	if f.ExplorationProbability == 1 {
+		b.Warn("explorationProbability", "explorationProbability is 1 and every request passes unfiltered; lower it, or remove the filter")
+	}
 	return errors.Join(plugins.CheckProducer(b, plugins.CachedBlocks, "prefixMatchInfoProducerName", f.PrefixMatchInfoProducerName),
 		plugins.CheckInFlightProducer(b, f.InFlightLoadProducerName))
 }

@@ -36,6 +36,9 @@ func (p *PrefixCache) Provision(b *plugins.Builder) error {
 	p.tokens = plugins.Needs(b, plugins.CachedTokens)
 	p.blocks = plugins.Needs(b, plugins.CachedBlocks)
 	p.total = plugins.Needs(b, plugins.PromptBlocks)
+	if p.MatchLengthWeight == 0 {
+		b.Warn("matchLengthScaleTokens", "matchLengthScaleTokens has no effect while matchLengthWeight is 0; raise matchLengthWeight, or remove it")
+	}
 	return plugins.CheckProducer(b, plugins.CachedBlocks, "prefixMatchInfoProducerName", p.PrefixMatchInfoProducerName)
 }
 

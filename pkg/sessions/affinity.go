@@ -98,9 +98,11 @@ func (a *affinity) Provision(b *plugins.Builder) (err error) {
 	a.chosen = plugins.Provides(b, plugins.SessionChoice(b.Name))
 	a.tables, a.from = nil, nil
 	if a.Strategy == "encoded_endpoint_header" {
+		b.Warn("sessionIdConfig", "sessionIdConfig has no effect with strategy encoded_endpoint_header; set strategy: session_id, or remove it")
 		a.header, err = plugins.AnyHeaderName("encodedEndpointHeaderConfig.header", a.EncodedEndpointHeaderConfig.Header)
 		return err
 	}
+	b.Warn("encodedEndpointHeaderConfig", "encodedEndpointHeaderConfig has no effect with strategy session_id; remove it")
 	for range b.Pools {
 		a.tables = append(a.tables, newTable(a.SessionIDConfig.MaxSessions, seconds(a.SessionIDConfig.EvictionTTLSeconds)))
 	}
