@@ -15,9 +15,9 @@ import (
 	"github.com/fairlead/fairlead/simulator/fleet"
 )
 
-// fleetLimit is what a request of the conversation trace may cost in virtual time, in hashes of 100 kB. At some 17 us for such
+// fleetLimit is what a request of the conversation trace may cost in virtual time, in hashes of 100 kB. At some 6 us for such
 // a hash it is the 100 us that 10,000 requests/s leave, on one core.
-const fleetLimit = 6
+const fleetLimit = 16
 
 // fleetLines measure a whole simulated run: the conversation trace, or requests like it, over 8 pods in blocks of 512 tokens,
 // decided by the production scheduler under the default configuration.
