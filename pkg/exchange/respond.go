@@ -64,6 +64,21 @@ func (x *Exchange) refuseTooLarge(now pool.Instant) Action {
 	return x.refuse(now, x.outgrown())
 }
 
+// Malformed says that the request's body cannot be read to its end, since its framing is wrong; what says how. The client may
+// still be there: until an answer begins, Reply tells it.
+func (x *Exchange) Malformed(now pool.Instant, what string) Action {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.step == stepRefused || x.answered || x.settled || x.bodyEnd {
+		return Action{Do: Ignore}
+	}
+	if x.step == stepForwarded {
+		x.booksFall(now)
+		x.settleAs(now, reason.MalformedRequest)
+	}
+	return x.refuse(now, reason.Refuse(reason.MalformedRequest, "%s", what))
+}
+
 // Response brings the answer's headers and who served; served is invalid where the transport does not say. The action's
 // Out holds what the response's headers get.
 func (x *Exchange) Response(now pool.Instant, h openai.Headers, served netip.AddrPort, end bool) Action {
