@@ -5,8 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fairlead/fairlead/benchmarks/bench"
 	"github.com/fairlead/fairlead/pkg/catalog"
@@ -170,4 +175,66 @@ func TestLinksOfTheDocumentationLead(t *testing.T) {
 	if found < 20 {
 		t.Errorf("only %d links found", found)
 	}
+}
+
+// TestBoundsOfTheDocumentationAreTheFlags: the table of bounds names each bound's flag, and its default as the flag has it.
+func TestBoundsOfTheDocumentationAreTheFlags(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cobra.Command{Use: "gateway"}
+	(&serveFlags{}).register(c, "gateway")
+	_, table, _ := strings.Cut(string(text), "\n## Bounds\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	named := ""
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 5 || !strings.Contains(cells[1], "`--") {
+			continue
+		}
+		named += cells[1]
+		flags, defaults := strings.Split(cells[1], ","), strings.Split(cells[2], ", ")
+		for i, name := range flags {
+			name = strings.Trim(name, " `-")
+			flag := c.Flags().Lookup(name)
+			if flag == nil {
+				t.Errorf("--%s is no flag", name)
+				continue
+			}
+			said := strings.TrimSpace(defaults[min(i, len(defaults)-1)])
+			if !strings.HasPrefix(name, "max-concurrent-streams") && flag.DefValue != plainNumber(said) {
+				t.Errorf("--%s is %s where nobody says otherwise; the table says %s", name, flag.DefValue, said)
+			}
+		}
+	}
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if strings.HasPrefix(f.Name, "max-") && !strings.Contains(named, "`--"+f.Name+"`") {
+			t.Errorf("--%s is a bound, and the table does not know it", f.Name)
+		}
+	})
+}
+
+// plainNumber returns what a flag prints for a value as the documentation writes it: 128 KiB, 65,536, 10 min, none.
+func plainNumber(said string) string {
+	said = strings.ReplaceAll(said, ",", "")
+	if said == "none" {
+		return "0"
+	}
+	number, unit, _ := strings.Cut(said, " ")
+	n, err := strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return said
+	}
+	switch unit {
+	case "min":
+		return (time.Duration(n) * time.Minute).String()
+	case "KiB":
+		n <<= 10
+	case "MiB":
+		n <<= 20
+	case "GiB":
+		n <<= 30
+	}
+	return strconv.FormatInt(n, 10)
 }

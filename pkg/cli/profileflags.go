@@ -2,10 +2,10 @@ package cli
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/spf13/pflag"
 
+	"github.com/fairlead/fairlead/pkg/config/files"
 	"github.com/fairlead/fairlead/simulator/engine"
 )
 
@@ -34,7 +34,7 @@ func (p *profileFlags) profile(changed func(flag string) bool) (engine.Profile, 
 				return engine.Profile{}, fmt.Errorf("--profile and --%s exclude each other; the file says it all", flag)
 			}
 		}
-		data, err := os.ReadFile(p.file)
+		data, err := files.Read(p.file)
 		if err != nil {
 			return engine.Profile{}, err
 		}
@@ -47,7 +47,7 @@ func (p *profileFlags) profile(changed func(flag string) bool) (engine.Profile, 
 	if p.config == "" {
 		return engine.ProfileWith(p.hardware, p.model, choice)
 	}
-	data, err := os.ReadFile(p.config)
+	data, err := files.Read(p.config)
 	if err != nil {
 		return engine.Profile{}, err
 	}

@@ -56,6 +56,7 @@ func serveCommand(entries []plugins.Entry, mode string) *cobra.Command {
 			return &usageError{err}
 		}
 		f.compatible.tell(log)
+		takeStrayLines(log)
 		return serve(c.Context(), entries, &f, log, c.ErrOrStderr())
 	}
 	return c

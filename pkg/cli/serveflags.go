@@ -98,6 +98,7 @@ func (f *serveFlags) register(c *cobra.Command, mode string) {
 	fs.StringSliceVar(&f.tlsCipherSuites, "tls-cipher-suites", nil, "cipher suites of TLS 1.2 by name; empty for Go's choice")
 
 	fs.Int64Var(&f.exchange.MaxBodyBytes, "max-body-bytes", f.exchange.MaxBodyBytes, "longest request body; longer ones are answered with 413")
+	fs.Int64Var(&f.exchange.MaxInflatedBytes, "max-inflated-bytes", f.exchange.MaxInflatedBytes, "bytes of a compressed body that are read for the decision, decompressed; a longer one passes unread")
 	fs.Int64Var(&f.exchange.MaxHeldBytes, "max-held-bytes", f.exchange.MaxHeldBytes, "bytes of all request bodies that are held; 503 beyond, 0 for no bound")
 	fs.IntVar(&f.exchange.MaxHeaderCount, "max-header-count", f.exchange.MaxHeaderCount, "headers of a request; 431 beyond, 0 for no bound")
 	fs.IntVar(&f.exchange.MaxHeaderBytes, "max-header-bytes", f.exchange.MaxHeaderBytes, "bytes of a request's headers; 431 beyond, 0 for no bound")
@@ -127,6 +128,13 @@ func (f *serveFlags) register(c *cobra.Command, mode string) {
 	f.compatible.register(fs)
 }
 
+// The most that some flags may say.
+const (
+	fallbacksMax   = 100      // a destination list is a header
+	pageBytesMax   = 1 << 30  // each endpoint has a page
+	headerBytesMax = 64 << 20 // net/http reads twice as much, to refuse it in the words of the API
+)
+
 // check refuses what no flag's own parsing can see. given reports whether a flag stands on the command line.
 func (f *serveFlags) check(given func(flag string) bool) error {
 	var configurations []string
@@ -155,8 +163,8 @@ func (f *serveFlags) check(given func(flag string) bool) error {
 		return fmt.Errorf("--max-inflated-bytes is %d; at least 1", f.exchange.MaxInflatedBytes)
 	case f.exchange.MaxBodyBytes < 1:
 		return fmt.Errorf("--max-body-bytes is %d; at least 1", f.exchange.MaxBodyBytes)
-	case f.exchange.Fallbacks < 1:
-		return fmt.Errorf("--fallbacks is %d; at least 1, which is the primary alone", f.exchange.Fallbacks)
+	case f.exchange.Fallbacks < 1 || f.exchange.Fallbacks > fallbacksMax:
+		return fmt.Errorf("--fallbacks is %d; 1, which is the primary alone, to %d", f.exchange.Fallbacks, fallbacksMax)
 	case f.exchange.RecordEvery < 0:
 		return fmt.Errorf("--record-every is %d; 0 or more", f.exchange.RecordEvery)
 	case f.exchange.RecordRing < 0 || f.exchange.RecordRing > recordRingMax:
@@ -167,8 +175,16 @@ func (f *serveFlags) check(given func(flag string) bool) error {
 		return fmt.Errorf("--metrics-label-sets is %d; at least 1", f.labelSets)
 	case f.scrape.Interval < telemetry.MinInterval:
 		return fmt.Errorf("--refresh-metrics-interval is %v; at least %v", f.scrape.Interval, telemetry.MinInterval)
-	case f.scrape.MaxPage < 1:
-		return fmt.Errorf("--metrics-page-max-bytes is %d; at least 1", f.scrape.MaxPage)
+	case f.scrape.Timeout <= 0:
+		return fmt.Errorf("--metrics-timeout is %v; more than 0", f.scrape.Timeout)
+	case f.pool.StaleAfter <= 0:
+		return fmt.Errorf("--metrics-staleness-threshold is %v; more than 0", f.pool.StaleAfter)
+	case f.scrape.MaxPage < 1 || f.scrape.MaxPage > pageBytesMax:
+		return fmt.Errorf("--metrics-page-max-bytes is %d; 1 to %d", f.scrape.MaxPage, pageBytesMax)
+	case f.exchange.MaxHeaderBytes > headerBytesMax:
+		return fmt.Errorf("--max-header-bytes is %d; at most %d", f.exchange.MaxHeaderBytes, headerBytesMax)
+	case f.maxStreams > math.MaxInt32:
+		return fmt.Errorf("--max-concurrent-streams is %d; at most %d", f.maxStreams, math.MaxInt32)
 	case f.drain < 0:
 		return fmt.Errorf("--drain-timeout is %v; 0 or more", f.drain)
 	}

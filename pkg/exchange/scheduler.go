@@ -62,7 +62,9 @@ type Options struct {
 // Defaults returns the options that hold where nobody says otherwise.
 func Defaults() Options {
 	return Options{
-		MaxBodyBytes: 64 << 20, MaxInflatedBytes: 8 << 20, BookingDeadline: 10 * time.Minute, LogGrace: 5 * time.Second, Fallbacks: 3,
+		MaxBodyBytes: 64 << 20, MaxInflatedBytes: 8 << 20, MaxHeaderCount: 256, MaxHeaderBytes: 128 << 10,
+		MaxHeldBytes: 1 << 30, MaxRequests: 65_536,
+		BookingDeadline: 10 * time.Minute, LogGrace: 5 * time.Second, Fallbacks: 3,
 		ExpectedOutput: 256, RecordEvery: 1, RecordRing: 1024, Sink: reason.Discard{},
 	}
 }

@@ -3,9 +3,11 @@ package files
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -42,6 +44,55 @@ func TestRead(t *testing.T) {
 				t.Errorf("got %v, want the path and %q", err, row.want)
 			}
 		})
+	}
+}
+
+func TestReadWaitsForNobodyWhoMightWriteAPipe(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe.yaml")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip("no pipes here:", err)
+	}
+	if _, err := Read(pipe); err == nil || !strings.Contains(err.Error(), pipe+": is no plain file, and nobody writes to it") {
+		t.Errorf("nobody writes: %v", err)
+	}
+	if data, err := Read("/dev/null"); err == nil {
+		t.Errorf("a device: read %q", data)
+	}
+	// What a shell makes of <(command): the writer has it open, and ends.
+	from, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	go func() {
+		_, _ = to.WriteString("kind: X\n")
+		_ = to.Close()
+	}()
+	data, err := Read(fmt.Sprintf("/dev/fd/%d", from.Fd()))
+	if err != nil || string(data) != "kind: X\n" {
+		t.Errorf("of a command: read %q, %v", data, err)
+	}
+}
+
+func TestWatchOutlivesAPipeInPlaceOfTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "c.yaml")
+	put(t, path, "one")
+	calls := watched(t, path, "zero")
+	next(t, calls)
+	if err := syscall.Mkfifo(path+".pipe", 0o600); err != nil {
+		t.Skip("no pipes here:", err)
+	}
+	for _, step := range []struct{ from, data, fails string }{{path + ".pipe", "", "is no plain file"}, {path + ".two", "two", ""}} {
+		if step.data != "" {
+			put(t, step.from, step.data)
+		}
+		if err := os.Rename(step.from, path); err != nil {
+			t.Fatal(err)
+		}
+		c := next(t, calls)
+		if c.data != step.data || (step.fails == "") != (c.err == nil) || c.err != nil && !strings.Contains(c.err.Error(), step.fails) {
+			t.Errorf("told %+v, want %q, %q", c, step.data, step.fails)
+		}
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/fairlead/fairlead/pkg/config"
 )
@@ -14,7 +16,11 @@ import (
 // Stdin is the path that means standard input.
 const Stdin = "-"
 
-// Read returns the content of a configuration file, at most config.MaxBytes. Errors name the path and what to do.
+// pipeTimeout is how long a file may take that is a pipe, as a shell makes them of <(…).
+const pipeTimeout = 5 * time.Second
+
+// Read returns the content of a configuration file, at most config.MaxBytes. Errors name the path and what to do. It does not
+// wait for ever for who might write a pipe: a watch would see no further change.
 func Read(path string) ([]byte, error) {
 	if path == Stdin {
 		return read(os.Stdin, "standard input")
@@ -22,7 +28,7 @@ func Read(path string) ([]byte, error) {
 	if path == "" {
 		return nil, errors.New("the path of the configuration file is empty; name a file")
 	}
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		var cause *fs.PathError
 		switch {
@@ -38,10 +44,28 @@ func Read(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it was read only
-	if info, err := f.Stat(); err == nil && info.IsDir() {
+	switch info, err := f.Stat(); {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", path, err)
+	case info.IsDir():
 		return nil, fmt.Errorf("%s: is a directory; name the file in it", path)
+	case !info.Mode().IsRegular():
+		return piped(f, path)
 	}
 	return read(f, path)
+}
+
+// piped reads a pipe or a device. A pipe that nobody writes is at its end at once, since it was opened without waiting.
+func piped(f *os.File, path string) ([]byte, error) {
+	_ = f.SetReadDeadline(time.Now().Add(pipeTimeout)) // devices that know none do not make anybody wait
+	data, err := read(f, path)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, fmt.Errorf("%s: is no plain file, and did not end within %v; name a plain file", path, pipeTimeout)
+	case err == nil && len(data) == 0:
+		return nil, fmt.Errorf("%s: is no plain file, and nobody writes to it; name a plain file", path)
+	}
+	return data, err
 }
 
 func read(from io.Reader, name string) ([]byte, error) {

@@ -53,7 +53,9 @@ func (f *flight) begin(resp *http.Response, h http.Header) {
 		to["Content-Type"] = nil // keeps net/http from guessing
 	}
 	for name := range resp.Trailer {
-		to.Add("Trailer", name)
+		if passesEarly(name) {
+			to.Add("Trailer", name)
+		}
 	}
 	f.w.WriteHeader(resp.StatusCode)
 }
@@ -110,6 +112,9 @@ func (f *flight) trail(resp *http.Response) {
 	to := f.w.Header()
 	announced := to.Values("Trailer")
 	for name, values := range resp.Trailer {
+		if !passesEarly(name) {
+			continue
+		}
 		key := http.TrailerPrefix + name
 		for _, a := range announced {
 			if a == name {

@@ -160,10 +160,11 @@ func TestAnswerTrailers(t *testing.T) {
 		_, _ = io.WriteString(w, "body")
 		w.Header().Set("X-Checksum", "7")
 		w.Header().Set(http.TrailerPrefix+"X-Late", "8")
+		w.Header().Set(http.TrailerPrefix+"X-Fairlead-Decision-Id", "forged")
 	})
 	w := newWorld(t, setup{reads: plugins.ReadsBody}, e.addr)
 	resp, body := w.post(prompt(10))
-	if body != "body" || resp.Trailer.Get("X-Checksum") != "7" || resp.Trailer.Get("X-Late") != "8" {
+	if body != "body" || resp.Trailer.Get("X-Checksum") != "7" || resp.Trailer.Get("X-Late") != "8" || len(resp.Trailer) != 2 {
 		t.Errorf("%q, trailers %v", body, resp.Trailer)
 	}
 }
@@ -171,6 +172,7 @@ func TestAnswerTrailers(t *testing.T) {
 func TestInformationalAnswersPass(t *testing.T) {
 	e := newEngine(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Link", "</style.css>")
+		w.Header().Set("X-Fairlead-Decision-Id", "forged")
 		w.WriteHeader(103)
 		w.Header().Del("Link")
 		_, _ = io.WriteString(w, "ok")
@@ -180,7 +182,7 @@ func TestInformationalAnswersPass(t *testing.T) {
 	request, _ := http.NewRequest("GET", w.front.URL+"/v1/thing", nil)
 	request = request.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
 		Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
-			if code == 103 && h.Get("Link") == "</style.css>" {
+			if code == 103 && h.Get("Link") == "</style.css>" && h.Get("X-Fairlead-Decision-Id") == "" {
 				hints++
 			}
 			return nil
@@ -193,6 +195,32 @@ func TestInformationalAnswersPass(t *testing.T) {
 	if hints != 1 || resp.StatusCode != 200 || resp.Header.Get("Link") != "" {
 		t.Errorf("%d hints, then %d with %v", hints, resp.StatusCode, resp.Header)
 	}
+}
+
+// TestEndlessInformationalAnswers: an engine that sends nothing else is left after a thousand of them.
+func TestEndlessInformationalAnswers(t *testing.T) {
+	e := newEngine(t, func(w http.ResponseWriter, r *http.Request) {
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		for err == nil {
+			_, err = io.WriteString(c, "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\n")
+		}
+	})
+	w := newWorld(t, setup{reads: plugins.ReadsBody}, e.addr)
+	_, r := w.raw("POST /v1/thing HTTP/1.1\r\nHost: llm.example\r\nContent-Length: 2\r\n\r\n{}")
+	hints := 0
+	resp, err := http.ReadResponse(r, nil)
+	for ; err == nil && resp.StatusCode == 103; hints++ {
+		resp, err = http.ReadResponse(r, nil)
+	}
+	if err != nil || resp.StatusCode != 502 || hints != maxInformational {
+		t.Errorf("%d hints, then %v, %v", hints, resp, err)
+	}
+	w.settled()
 }
 
 func TestAnswersWithoutBody(t *testing.T) {

@@ -33,6 +33,7 @@ type attempt struct {
 
 	mu       sync.Mutex
 	answered bool // RoundTrip has returned: informational answers are passed on no more
+	early    int  // informational answers that came
 }
 
 // staleAttempts bounds how often a request is tried on kept connections of one endpoint that turn out to be closed.
@@ -65,7 +66,9 @@ func (f *flight) forward(act *exchange.Action) (next exchange.Action, ok bool) {
 			_ = resp.Body.Close()
 			err = errNoAnswer
 			a.spent = true
-		case f.r.Context().Err() != nil || sending != nil && sending.lost.Load():
+		case sending != nil && sending.lost.Load() != nil:
+			return f.lost(*sending.lost.Load())
+		case f.r.Context().Err() != nil:
 			f.ending.ByClient = true
 			return next, false
 		case !a.reached() && a.reused && try < staleAttempts:
@@ -197,16 +200,26 @@ func (a *attempt) done() {
 	a.mu.Unlock()
 }
 
+// maxInformational bounds the answers of class 1xx to one request: net/http leaves that to who asks to see them.
+const maxInformational = 1000
+
+var errInformational = errors.New("the engine sent more than 1000 informational answers")
+
 // informational passes an answer of class 1xx on, as 103 Early Hints.
 func (a *attempt) informational(code int, h textproto.MIMEHeader) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.early++; a.early > maxInformational {
+		return errInformational
+	}
 	if a.answered || code == http.StatusContinue || !a.f.r.ProtoAtLeast(1, 1) {
 		return nil // the client's expectation was ours to meet; HTTP/1.0 knows no 1xx
 	}
 	to := a.f.w.Header()
 	for name, values := range h {
-		to[name] = values
+		if passesEarly(name) {
+			to[name] = values
+		}
 	}
 	a.f.w.WriteHeader(code)
 	clear(to)

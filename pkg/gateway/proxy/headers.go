@@ -164,7 +164,7 @@ func lower(name string) string {
 
 // passes reports whether a trailer of the request may reach an engine.
 func passes(name string) bool {
-	if slices.Contains(hopByHop[:], name) || exchange.ControlHeader(strings.ToLower(name)) {
+	if !passesEarly(name) {
 		return false
 	}
 	switch name {
@@ -172,6 +172,12 @@ func passes(name string) bool {
 		return false // they frame or identify the message, which trailers must not (RFC 9110 §6.5.1)
 	}
 	return true
+}
+
+// passesEarly reports whether a field of an informational answer, or a trailer of an answer, may reach the client: not those
+// of one connection, and not those that only we may set.
+func passesEarly(name string) bool {
+	return !slices.Contains(hopByHop[:], name) && !exchange.ControlHeader(strings.ToLower(name))
 }
 
 // headerSlices keeps the exchange's view of headers for reuse; the exchange copies what it keeps.

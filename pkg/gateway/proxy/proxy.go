@@ -1,7 +1,10 @@
 package proxy
 
 import (
+	"errors"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -135,8 +138,7 @@ func (f *flight) decide() (a exchange.Action, ok bool) {
 		case exchange.Continue:
 			chunk, err := f.in.next()
 			if err != nil {
-				f.ending.ByClient = true
-				return a, false
+				return f.lost(err)
 			}
 			a = f.timed(func(now pool.Instant) exchange.Action { return f.x.Body(now, chunk, f.in.ended) })
 		case exchange.Hold:
@@ -154,6 +156,19 @@ func (f *flight) decide() (a exchange.Action, ok bool) {
 			return a, a.Do != exchange.Ignore
 		}
 	}
+}
+
+// lost says what becomes of a request whose body cannot be read any further. A client that went away gets nothing, ok is then
+// false; one whose framing is wrong is told.
+func (f *flight) lost(err error) (a exchange.Action, ok bool) {
+	var network net.Error
+	if f.r.ProtoMajor != 1 || f.r.Context().Err() != nil || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &network) {
+		f.ending.ByClient = true
+		return a, false
+	}
+	f.w.Header()["Connection"] = []string{"close"}
+	a = f.x.Malformed(f.p.o.Clock.Now(), err.Error())
+	return a, a.Do != exchange.Ignore
 }
 
 func (f *flight) timed(call func(pool.Instant) exchange.Action) exchange.Action {

@@ -3,6 +3,7 @@ package proxy
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -245,6 +246,49 @@ func TestMalformedBodiesAreRefused(t *testing.T) {
 	if e.count.Load() != 0 || w.pool.Open() != 0 {
 		t.Error("something was forwarded")
 	}
+}
+
+// TestBrokenFraming: a client that is still there is told what is wrong with its chunks, before the decision and after it; one
+// that went away is told nothing. Either way no load stays booked.
+func TestBrokenFraming(t *testing.T) {
+	for _, row := range []struct{ name, body, says string }{
+		{"a length beyond 64 bits", "fffffffffffffffffff\r\nhello", "http chunk length too large"},
+		{"a length below zero", "-1\r\nhello", "invalid byte in chunk length"},
+		{"a length that is none", "5\r\nhello\r\nZZ\r\n", "invalid byte in chunk length"},
+		{"an endless extension", "5;" + strings.Repeat("x", 100_000) + "\r\nhello", "line too long"},
+		{"endless trailers", "0\r\n" + strings.Repeat("X-A: 1\r\n", 10_000) + "\r\n", "suspiciously long trailer"},
+	} {
+		for _, reads := range []plugins.Reads{plugins.ReadsBody, plugins.ReadsHeaders} {
+			t.Run(fmt.Sprint(row.name, ", reads ", reads), func(t *testing.T) {
+				e := newEngine(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+				w := newWorld(t, setup{reads: reads}, e.addr)
+				_, r := w.raw("POST /v1/thing HTTP/1.1\r\nHost: llm.example\r\nTransfer-Encoding: chunked\r\n\r\n" + row.body)
+				resp, err := http.ReadResponse(r, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, _ := io.ReadAll(resp.Body)
+				if resp.StatusCode != 400 || !strings.Contains(string(body), `"code":"malformed_request"`) || !strings.Contains(string(body), row.says) {
+					t.Errorf("%d %s", resp.StatusCode, body)
+				}
+				if !resp.Close {
+					t.Error("the connection is kept")
+				}
+				if w.pool.Open() != 0 {
+					t.Error("load stays booked")
+				}
+			})
+		}
+	}
+	t.Run("a client that goes away", func(t *testing.T) {
+		e := newEngine(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+		w := newWorld(t, setup{reads: plugins.ReadsBody}, e.addr)
+		c, r := w.raw("POST /v1/thing HTTP/1.1\r\nHost: llm.example\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhe")
+		_ = c.(*net.TCPConn).CloseWrite()
+		if resp, err := http.ReadResponse(r, nil); err == nil {
+			t.Errorf("was answered with %d", resp.StatusCode)
+		}
+	})
 }
 
 func TestRequestTrailers(t *testing.T) {

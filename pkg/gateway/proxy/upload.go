@@ -23,7 +23,7 @@ type upload struct {
 	pending  [][]byte    // spliced, not yet taken
 	spare    [][]byte    // the memory of pending
 	passing  *[copyBuffer]byte
-	lost     atomic.Bool // the client broke off
+	lost     atomic.Pointer[error] // why no more of the client's body can be read
 	finished bool
 }
 
@@ -63,7 +63,7 @@ func (u *upload) chunk() ([]byte, error) {
 		}
 		chunk, err := in.next()
 		if err != nil {
-			u.lost.Store(true)
+			u.lost.Store(&err)
 			return nil, err
 		}
 		if err := u.tell(chunk); err != nil {
@@ -78,7 +78,7 @@ func (u *upload) pass() ([]byte, error) {
 	}
 	n, err := u.in.read(u.passing[:])
 	if err != nil {
-		u.lost.Store(true)
+		u.lost.Store(&err)
 		return nil, err
 	}
 	if err := u.tell(u.passing[:n]); err != nil {

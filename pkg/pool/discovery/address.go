@@ -67,8 +67,8 @@ func FromURL(raw string) (Entry, error) {
 		return bad("this is no URL; write one like http://10.0.0.1:8000")
 	case u.Scheme != "http":
 		return bad("scheme is %q; endpoints are reached by http", u.Scheme)
-	case u.User != nil:
-		return bad("a user has no meaning here; leave it out")
+	case u.User != nil: // its password is not repeated
+		return Entry{}, fmt.Errorf("endpoint %q: a user has no meaning here; leave it out", u.Redacted())
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.ForceQuery:
 		return bad("paths come from the requests; end after the port")
 	}

@@ -162,6 +162,13 @@ func TestParseBoundsProblems(t *testing.T) {
 	}
 }
 
+// TestFromURLRepeatsNoPassword: what is printed may be logged.
+func TestFromURLRepeatsNoPassword(t *testing.T) {
+	if _, err := FromURL("http://u:canary@127.0.0.1:8000"); err == nil || strings.Contains(err.Error(), "canary") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestFromURL(t *testing.T) {
 	tests := []struct{ url, want, problem string }{
 		{"http://127.0.0.1:8000", "127.0.0.1:8000", ""},
@@ -175,7 +182,7 @@ func TestFromURL(t *testing.T) {
 		{"http://localhost:8000", "", "write 127.0.0.1 or ::1: names are not resolved"},
 		{"http://127.0.0.1:8000/v1", "", "paths come from the requests; end after the port"},
 		{"http://127.0.0.1:8000?", "", "paths come from the requests; end after the port"},
-		{"http://u:p@127.0.0.1:8000", "", "a user has no meaning here; leave it out"},
+		{"http://u:xxxxx@127.0.0.1:8000", "", "a user has no meaning here; leave it out"}, // any password is shown like this
 		{"http://127.0.0.1:0", "", `port is "0"; write a number from 1 to 65535`},
 		{"http://127.0.0.1:", "", `port is ""; write a number from 1 to 65535`},
 		{"http://127.0.0.1:99999", "", `port is "99999"; write a number from 1 to 65535`},
