@@ -2,6 +2,7 @@ package adapters
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -56,6 +57,9 @@ func refused(name, config, want, says, not string, c ...call) row {
 			if !strings.Contains(a, says) || not != "" && strings.Contains(a, not) || len(a) > 1500 {
 				t.Errorf("the answer is %.1500s", a)
 			}
+		}
+		if kept := strings.Join(got.Records, "\n"); not != "" && strings.Contains(kept, not) {
+			t.Errorf("the record is %.1500s", kept)
 		}
 		if len(got.Requests) > 0 {
 			t.Errorf("%d requests arrived", len(got.Requests))
@@ -113,24 +117,48 @@ func TestB10AnthropicMessages(t *testing.T) {
 }
 
 func TestB11MultipartAudio(t *testing.T) {
+	file := 3 << 20
 	upload := func(model string) string {
-		return "--x\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a.wav\"\r\n\r\n" + strings.Repeat("RIFF\x00\xff\r\n", 30_000) +
+		return "--x\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a.wav\"\r\n\r\n" + strings.Repeat("RIFF\x00\xff\r\n", file/8) +
 			"\r\n--x\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\n" + model + "\r\n--x--\r\n"
 	}
 	const path, media = "/v1/audio/transcriptions", "multipart/form-data; boundary=x"
 	rename := row{name: "the model behind the file, renamed", config: renames, play: calls(post(path, upload("m")).as(media)), check: arrives(upload("m-base")), big: true}
 	broken := untouched("an upload that ends in its headers", "", post(path, "--x\r\ncontent-dispo").as(media))
+	file = 200_000
 	none := untouched("no boundary", "", post(path, upload("m")).as("multipart/form-data"))
 	none.want, none.big = "200 body_unread: 1", true
+	file = 1000 // the others are not about its length
 	two := refused("a model that nobody serves", renames, "404 model_not_found: 1", `"code":"model_not_found"`, "", post(path, upload("whisper-x")).as(media))
 	two.big = true
 	fault(t, rename, broken, none, two)
 }
 
 func TestB13ErrorsEchoNothing(t *testing.T) {
-	r := refused("two megabytes without an end", "", "400 malformed_json: 1", `"code":"malformed_json"`, "CANARY", post(chat, strings.Repeat(`{"secret":"CANARY`, 120_000)))
-	r.big = true
-	fault(t, r)
+	for name, body := range map[string]string{
+		"an early end of sense":       strings.Repeat(`{"secret":"CANARY`, 120_000),
+		"a string without an end":     `{"secret":"` + strings.Repeat("CANARY", 350_000),
+		"a key without an end":        `{"` + strings.Repeat("CANARY", 2_000),
+		"a number that goes on":       `{"secret":` + strings.Repeat("9", 20_000) + `CANARY`,
+		"an escape that is none":      `{"secret":"CANARY\q` + strings.Repeat("CANARY", 2_000),
+		"a model that is none":        `{"model":{"a":"` + strings.Repeat("CANARY", 2_000) + `"}}x`,
+		"something behind its end":    `{"model":"m","secret":"CANARY"}` + strings.Repeat("CANARY", 2_000),
+		"a control character as text": `{"secret":"CANARY` + "\x01" + strings.Repeat("CANARY", 2_000),
+	} {
+		r := refused(name, "", "400 malformed_json: 1", `"code":"malformed_json"`, "CANARY", post(chat, body))
+		r.big = true
+		told := r.check
+		r.check = func(t *testing.T, got *transcript) {
+			t.Helper()
+			told(t, got)
+			for _, a := range got.Answers {
+				if _, text, _ := strings.Cut(a, " bytes of body:\n"); len(text) >= 1000 {
+					t.Errorf("the answer's body has %d bytes", len(text))
+				}
+			}
+		}
+		fault(t, r)
+	}
 }
 
 func TestB14MalformedPayloads(t *testing.T) {
@@ -145,12 +173,15 @@ func TestB14MalformedPayloads(t *testing.T) {
 }
 
 func TestB16HopByHopFields(t *testing.T) {
-	fault(t, row{name: "an answer with fields of its connection", answer: status(200, "{}", "Connection", "x-hop", "X-Hop", "1", "Server", "uvicorn", "Trailer", "X-T"),
-		play: calls(post(chat, hello)), check: func(t *testing.T, got *transcript) {
-			if a := got.Answers[0]; strings.Contains(a, "x-hop") || strings.Count(a, "server: uvicorn") != 1 {
-				t.Errorf("the answer is %s", a)
-			}
-		}})
+	fault(t, row{name: "an answer with fields of its connection, in chunks and with a trailer", answer: func(v *visit) {
+		status(200, "{}", "Connection", "x-hop", "X-Hop", "1", "Server", "uvicorn", "Trailer", "X-T")(v)
+		_ = http.NewResponseController(v.w).Flush() // the length is not known: chunks
+		v.w.Header().Set("X-T", "7")
+	}, play: calls(post(chat, hello)), check: func(t *testing.T, got *transcript) {
+		if a := got.Answers[0]; strings.Contains(a, "x-hop") || strings.Count(a, "server: uvicorn") != 1 || !strings.Contains(a, "trailer x-t: 7") {
+			t.Errorf("the answer is %s", a)
+		}
+	}})
 }
 
 func TestX02ModelIsNoString(t *testing.T) {

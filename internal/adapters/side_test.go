@@ -59,7 +59,10 @@ type side struct {
 }
 
 // Note implements reason.Sink.
-func (s *side) Note(id reason.ID, _ string) {
+func (s *side) Note(id reason.ID, detail string) {
+	if strings.Contains(detail, "CANARY") || len(detail) > 1000 { // it is logged
+		s.t.Errorf("%v: the detail is %.200s", id, detail)
+	}
 	s.mu.Lock()
 	s.noted[id]++
 	s.mu.Unlock()

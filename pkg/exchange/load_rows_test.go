@@ -38,8 +38,10 @@ func configured(t *testing.T, text string, endpoints int, extra ...plugins.Entry
 		t.Fatal(problems)
 	}
 	w := &world{t: t, now: pool.Instant(time.Second), noted: &notes{n: map[reason.ID]int{}}, alarm: &alarm{}, woken: make(chan struct{}, 8)}
-	p := pool.New("default", w.noted)
-	w.pools = []*pool.Pool{p}
+	for _, plan := range built.Plans {
+		w.pools = append(w.pools, pool.New(plan.Pool.Name, w.noted))
+	}
+	p := w.pools[0]
 	w.members(endpoints)
 	for _, id := range p.Snapshot().Members {
 		p.Observe(w.now, p.Snapshot().Slots[id].Ref, pool.Sample{At: w.now, Waiting: 0, Running: 0, Blocks: 27000, BlockTokens: 16, KVUsage: 0.1, ProcessStart: -1})
@@ -381,9 +383,12 @@ func TestL13FiltersRemoveAll(t *testing.T) {
 // answer brings a new one.
 func TestL19SessionTokensLeadIntoThePoolAlone(t *testing.T) {
 	for _, kind := range []string{"session-affinity-scorer", "session-affinity-filter"} {
-		w := configured(t, head+"plugins: [{type: "+kind+"}, {type: random-picker}]\n", 3)
+		w := configured(t, head+"plugins: [{type: "+kind+"}, {type: random-picker}]\npools: [{name: default, models: [{name: m}]}, {name: other, models: [{name: n}]}]\n", 3)
+		elsewhere := netip.MustParseAddrPort("10.9.9.9:8000")
+		w.pools[1].Update(w.now, []pool.Endpoint{{Namespace: "ns", Name: "elsewhere", Addr: elsewhere, Metrics: elsewhere}})
 		for _, token := range []string{
 			base64.StdEncoding.EncodeToString([]byte("ns/pod-gone")), "!!garbage", base64.StdEncoding.EncodeToString([]byte("other/a")),
+			base64.StdEncoding.EncodeToString([]byte("ns/elsewhere")),
 			"169.254.169.254:80", base64.StdEncoding.EncodeToString([]byte("169.254.169.254:80")), base64.StdEncoding.EncodeToString([]byte("ns/b")),
 		} {
 			x, to := w.send("hello", nil, openai.Header{Name: "x-session-token", Value: token})
