@@ -57,6 +57,7 @@ func serveCommand(entries []plugins.Entry, mode string) *cobra.Command {
 		}
 		f.compatible.tell(log)
 		takeStrayLines(log)
+		outliveReaders()
 		return serve(c.Context(), entries, &f, log, c.ErrOrStderr())
 	}
 	return c

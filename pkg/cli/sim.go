@@ -37,6 +37,7 @@ Faults are set from the start with --faults, for all engines, or at run time wit
   curl http://127.0.0.1:8100/v1/chat/completions -d '{"model":"llama-3.1-8b","max_tokens":8,"messages":[{"role":"user","content":"hello"}]}'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			outliveReaders()
 			p, err := profile.profile(cmd.Flags().Changed)
 			if err != nil {
 				return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/fairlead/fairlead/pkg/config"
 )
@@ -45,5 +46,27 @@ func TestLongValuesAreCutInMessages(t *testing.T) {
 	_, problems := config.Load([]byte(head+"plugins: "+strings.Repeat("é", 1000)+"\n"), "f", entries())
 	if len(problems) != 1 || len(problems[0].Error()) > 200 {
 		t.Errorf("%v", problems)
+	}
+}
+
+// TestProblemsAreBrief: what is wrong with a very long text is told without repeating all of it.
+func TestProblemsAreBrief(t *testing.T) {
+	long := strings.Repeat("é", 200_000)
+	for _, row := range []struct{ name, text string }{
+		{"a name", "plugins: [{type: random-picker, name: " + long + "}]\n"},
+		{"a field", long + ": 1\n"},
+		{"a type", "plugins: [{type: " + long + "}]\n"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			_, problems := config.Load([]byte(head+row.text), "f", entries())
+			if !config.HasErrors(problems) {
+				t.Fatal("it loads")
+			}
+			for _, p := range problems {
+				if text := p.Error(); len(text) > 5000 || !utf8.ValidString(text) {
+					t.Errorf("%d bytes: %.300s", len(text), text)
+				}
+			}
+		})
 	}
 }

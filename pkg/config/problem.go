@@ -107,6 +107,18 @@ type pos struct{ line, column int }
 // maxProblems bounds how many problems of a file are told: more help nobody, and cost time to find.
 const maxProblems = 100
 
+// maxMessage bounds what is told of one problem, in bytes: a name may be as long as the file.
+const maxMessage = 2048
+
+// brief cuts out the middle of a message that is too long, since the end says what to do.
+func brief(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	head, tail := message[:maxMessage*3/4], message[len(message)-maxMessage/4:]
+	return strings.ToValidUTF8(head, "") + "…" + strings.ToValidUTF8(tail, "")
+}
+
 // log collects the problems of one file.
 type log struct {
 	file     string
@@ -124,7 +136,7 @@ func (l *log) warnf(at pos, code, suggestion, format string, args ...any) {
 
 func (l *log) hintf(at pos, suggestion, format string, args ...any) {
 	l.hints = append(l.hints, Problem{File: l.file, Line: at.line, Column: at.column,
-		Severity: Warning, Code: CodeNoEffect, Message: fmt.Sprintf(format, args...), Suggestion: suggestion})
+		Severity: Warning, Code: CodeNoEffect, Message: brief(fmt.Sprintf(format, args...)), Suggestion: brief(suggestion)})
 }
 
 func (l *log) add(at pos, severity Severity, code, suggestion, message string) {
@@ -135,7 +147,7 @@ func (l *log) add(at pos, severity Severity, code, suggestion, message string) {
 		at, severity, code, suggestion, message = pos{}, Error, CodeTooLarge, "mend these first", fmt.Sprintf("more than %d problems", maxProblems)
 	}
 	l.problems = append(l.problems, Problem{File: l.file, Line: at.line, Column: at.column,
-		Severity: severity, Code: code, Message: message, Suggestion: suggestion})
+		Severity: severity, Code: code, Message: brief(message), Suggestion: brief(suggestion)})
 }
 
 // full reports whether more problems were found than are told.

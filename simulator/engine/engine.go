@@ -184,8 +184,14 @@ func New(p Profile, o Options) (*Engine, error) {
 	}, nil
 }
 
+// maxBlocks bounds the KV blocks of an engine, each of which takes some 32 bytes here: 268 million tokens of 16 a block.
+const maxBlocks = 1 << 24
+
 // check refuses a profile that makes no sense, and names what in it.
 func (p Profile) check() error {
+	if p.Blocks > maxBlocks {
+		return fmt.Errorf("engine %s: Blocks is %d; at most %d", p.Hardware, p.Blocks, maxBlocks)
+	}
 	if err := atLeast(p.Hardware, []bound{
 		{"Blocks", p.Blocks, 2},
 		{"BlockTokens", p.BlockTokens, 1},

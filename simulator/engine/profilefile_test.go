@@ -29,6 +29,7 @@ func TestProfileFilesRefused(t *testing.T) {
 		{"a member that is not known", "blocks:", "blokcs:", "line 5: field blokcs not found"},
 		{"a duration without unit", "base: 6.63ms", "base: fast", `line 14: cannot unmarshal`},
 		{"no blocks", "blocks: 29205", "blocks: 0", "Blocks is 0; at least 2"},
+		{"blocks beyond all memory", "blocks: 29205", "blocks: 2147483647", "Blocks is 2147483647; at most 16777216"},
 		{"a negative coefficient", "perSequence: 5.2µs", "perSequence: -1ns", "nothing in it may be negative"},
 		{"no model", "model: meta-llama/Llama-3.1-8B-Instruct", "model: ''", `model is "" and hardware "h100-sxm"; both are needed`},
 		{"a source of no figure", "perSequence:\n    kind", "perSeq:\n    kind", `sources has "perSeq"`},
