@@ -71,8 +71,10 @@ func (in *inbound) read(p []byte) (int, error) {
 	}
 }
 
+// grow gets a buffer for what comes next. A body of unknown length begins with a small one: most are short, and with a large
+// one a flood of requests would hold sixteen times the memory.
 func (in *inbound) grow() {
-	if in.length >= 0 && in.length-in.bytes <= smallBuffer {
+	if in.length >= 0 && in.length-in.bytes <= smallBuffer || in.length < 0 && in.bytes == 0 {
 		b := smallBuffers.Get().(*[smallBuffer]byte)
 		in.small, in.room = append(in.small, b), b[:]
 		return

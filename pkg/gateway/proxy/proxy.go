@@ -140,6 +140,10 @@ func (f *flight) decide() (a exchange.Action, ok bool) {
 			if err != nil {
 				return f.lost(err)
 			}
+			if f.in.ended && f.r.Context().Err() != nil { // a stream that was reset is not worth a decision
+				f.ending.ByClient = true
+				return a, false
+			}
 			a = f.timed(func(now pool.Instant) exchange.Action { return f.x.Body(now, chunk, f.in.ended) })
 		case exchange.Hold:
 			select {
