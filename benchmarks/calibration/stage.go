@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Stage is what was measured at one load.
@@ -131,8 +132,7 @@ func ReadStage(name string, data []byte, cached float64) (Stage, error) {
 // SortStages puts stages into the order of their numbers.
 func SortStages(stages []Stage) {
 	number := func(s Stage) int {
-		var n int
-		fmt.Sscanf(s.Name, "stage %d", &n)
+		n, _ := strconv.Atoi(strings.TrimPrefix(s.Name, "stage ")) // others, such as the summary, come first
 		return n
 	}
 	slices.SortStableFunc(stages, func(a, b Stage) int { return number(a) - number(b) })

@@ -195,7 +195,7 @@ func TestZ05BrokenStream(t *testing.T) {
 			w.Header().Set("content-type", "text/event-stream")
 			io.WriteString(w, "data: {\"error\":{\"message\":\"gone\"}}\n\n")
 		}, "error_event", 0, "gone"},
-		{"a refusal", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "full", 503) }, "http_503", 0, "full"},
+		{"a refusal", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "full", http.StatusServiceUnavailable) }, "http_503", 0, "full"},
 	})
 }
 
@@ -296,7 +296,7 @@ func TestZ10NothingCompletes(t *testing.T) {
 		handler http.HandlerFunc
 		class   string
 	}{
-		"503 to all": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "full", 503) }, "http_503"},
+		"503 to all": {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "full", http.StatusServiceUnavailable) }, "http_503"},
 		"no answer":  {func(_ http.ResponseWriter, req *http.Request) { <-req.Context().Done() }, "timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -144,8 +144,8 @@ func (t *target) stop() {
 	t.parts = nil
 }
 
-func (t *target) run(name string, command []string, environment ...string) error {
-	child, err := children.Start(command, environment, nil)
+func (t *target) run(name string, command []string) error {
+	child, err := children.Start(command, nil, nil)
 	if err != nil {
 		return err
 	}

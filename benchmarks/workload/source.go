@@ -68,7 +68,7 @@ func (s *Source) Done(now pool.Instant, r *fleet.Request, status fleet.Status) {
 			return
 		}
 	}
-	if st.users > 0 && s.more(st, now) {
+	if st.users > 0 && s.more(now) {
 		s.plan(st.fresh(now), false)
 	}
 }
@@ -104,7 +104,7 @@ func (s *Source) begin(st *stream) {
 	}
 	for i := range st.users {
 		at := 1 + pool.Instant(float64(st.ramp)*float64(i)/float64(st.users))
-		if s.more(st, at) {
+		if s.more(at) {
 			s.plan(st.fresh(at), false)
 		}
 	}
@@ -113,7 +113,7 @@ func (s *Source) begin(st *stream) {
 // comes plans the next arrival of an open stream.
 func (s *Source) comes(st *stream) {
 	if st.replay != nil {
-		if r, ok := st.replayed(); ok && s.more(st, r.At) {
+		if r, ok := st.replayed(); ok && s.more(r.At) {
 			s.plan(r, true)
 		} else {
 			st.replay.close()
@@ -124,13 +124,13 @@ func (s *Source) comes(st *stream) {
 	if !ok {
 		return
 	}
-	if now := 1 + seconds(at); s.more(st, now) {
+	if now := 1 + seconds(at); s.more(now) {
 		s.plan(st.fresh(now), true)
 	}
 }
 
 // more reports whether one more may begin at now, and counts it.
-func (s *Source) more(st *stream, now pool.Instant) bool {
+func (s *Source) more(now pool.Instant) bool {
 	if s.spec.Duration > 0 && now > pool.Instant(s.spec.Duration) {
 		return false
 	}

@@ -66,7 +66,6 @@ type replay struct {
 	ahead  *traces.Row // read, and of a later tick
 	tick   []row
 	at     int
-	blocks []uint64
 	failed error
 	size   int32
 }

@@ -203,7 +203,7 @@ func byLabel(l *legacy, p *pluginDecl, params *yaml.Node) *yaml.Node {
 	l.table(params, where, "parameter", []field{
 		{"label", func(k, v *yaml.Node) { labelAt = at(v); label, _ = l.text(k, v, where) }},
 		{"validValues", func(k, v *yaml.Node) { values, _ = l.list(k, v, where) }},
-		{"allowsNoLabel", func(k, v *yaml.Node) { noLabelAt = at(v); noLabel, _ = l.boolean(k, v, where) }},
+		{"allowsNoLabel", func(k, v *yaml.Node) { noLabelAt = at(v); noLabel = l.boolean(k, v, where) }},
 	})
 	if labelAt == (pos{}) {
 		l.errorf(p.at, CodeMissing, "add it under parameters: text", `%s: parameter "label" is missing`, where)

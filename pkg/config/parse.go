@@ -176,17 +176,17 @@ func (r *reader) text(key, value *yaml.Node, where string) (string, bool) {
 	return "", false
 }
 
-// boolean reads true or false.
-func (r *reader) boolean(key, value *yaml.Node, where string) (is, ok bool) {
+// boolean reads true or false; what is neither is reported and false.
+func (r *reader) boolean(key, value *yaml.Node, where string) (is bool) {
 	node := r.resolve(value)
 	if node == nil {
-		return false, false
+		return false
 	}
 	if node.Kind == yaml.ScalarNode && node.ShortTag() == "!!bool" && node.Decode(&is) == nil {
-		return is, true
+		return is
 	}
 	r.errorf(at(value), CodeWrongType, "write true or false", "%s%s is %s", prefix(where), key.Value, shown(node))
-	return false, false
+	return false
 }
 
 // number reads a number; not-a-number and infinities pass, for the caller to judge.

@@ -40,12 +40,8 @@ func compile(entries []plugins.Entry) (*jsonschema.Schema, error) {
 // validate holds a text against the schema of entries; ok is false for one that cannot be written in JSON.
 func validate(t *testing.T, schema *jsonschema.Schema, text string) (verdict error, ok bool) {
 	t.Helper()
-	var value any
-	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
-		return nil, false
-	}
-	data, err := json.Marshal(value)
-	if err != nil {
+	data, ok := inJSON(text)
+	if !ok {
 		return nil, false
 	}
 	instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(data))
@@ -53,6 +49,16 @@ func validate(t *testing.T, schema *jsonschema.Schema, text string) (verdict err
 		t.Fatal(err)
 	}
 	return schema.Validate(instance), true
+}
+
+// inJSON writes a YAML text in JSON, where it can be.
+func inJSON(text string) (data []byte, ok bool) {
+	var value any
+	err := yaml.Unmarshal([]byte(text), &value)
+	if err == nil {
+		data, err = json.Marshal(value)
+	}
+	return data, err == nil
 }
 
 // schemaAccepts fails if the schema refuses what loads.

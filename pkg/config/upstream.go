@@ -96,7 +96,7 @@ func (r *reader) dataLayer(key, value *yaml.Node, d *document) {
 	r.table(value, "dataLayer", "field", []field{
 		{"injectDefaults", func(k, v *yaml.Node) {
 			u.injectDefaultsAt = at(v)
-			u.injectDefaults, _ = r.boolean(k, v, "dataLayer")
+			u.injectDefaults = r.boolean(k, v, "dataLayer")
 		}},
 		{"sources", func(k, v *yaml.Node) {
 			items, _ := r.list(k, v, "dataLayer")

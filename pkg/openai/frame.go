@@ -18,26 +18,26 @@ type frames struct {
 	count int64 // messages begun
 }
 
-// feed calls begin where a message begins, and piece with its bytes; begin returning false ends the reading.
-func (f *frames) feed(c []byte, begin func(flag byte, length int64) bool, piece func(p []byte, last bool) bool) bool {
+// feed calls begin where a message begins, and piece with its bytes; either returning false ends the reading.
+func (f *frames) feed(c []byte, begin func(flag byte, length int64) bool, piece func(p []byte, last bool) bool) {
 	for len(c) > 0 {
 		if !f.in {
 			n := copy(f.head[f.n:], c)
 			f.n += n
 			c = c[n:]
 			if f.n < frameHead {
-				return true
+				return
 			}
 			f.n, f.in = 0, true
 			f.count++
 			f.left = int64(binary.BigEndian.Uint32(f.head[1:]))
 			if !begin(f.head[0], f.left) {
-				return false
+				return
 			}
 			if f.left == 0 {
 				f.in = false
 				if !piece(nil, true) {
-					return false
+					return
 				}
 			}
 			continue
@@ -46,11 +46,10 @@ func (f *frames) feed(c []byte, begin func(flag byte, length int64) bool, piece 
 		f.left -= n
 		f.in = f.left > 0
 		if !piece(c[:n], f.left == 0) {
-			return false
+			return
 		}
 		c = c[n:]
 	}
-	return true
 }
 
 // The nodes of vLLM's requests (vllm_engine.proto): GenerateRequest{2: tokenized{2: input_ids}, 3: text, 4: sampling_params{8:
@@ -78,7 +77,6 @@ type framed struct {
 	json   *pooled // the JSON inside, for Vertex AI
 	err    error
 	whole  bool // the message was read to its end
-	off    int64
 
 	ids, text Span
 	tokens    int64

@@ -243,10 +243,10 @@ func (c *modelConfig) bytesPerWeight() (float64, bool, error) {
 			bits = max(bits, g.Weights.Bits)
 			eight = eight || g.Weights.Bits == 8 && g.Activations != nil
 		}
-		switch {
-		case bits == 0:
+		switch bits {
+		case 0:
 			return 0, false, errors.New("model config: quantization_config has no config_groups with num_bits")
-		case bits == 8:
+		case 8:
 			return 1, eight, nil
 		}
 		return grouped(bits), false, nil

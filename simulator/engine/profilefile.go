@@ -74,7 +74,7 @@ func (p Profile) Encode() ([]byte, error) {
 }
 
 func (t StepTime) file() stepFile {
-	return stepFile{t.Base, t.PerPrefillToken, t.AttentionTokens, t.PerSequence, t.PerContextToken, t.ReferenceContext, t.AllExperts, t.Experts, t.ExpertsPerToken}
+	return stepFile(t)
 }
 
 // DecodeProfile reads a profile from YAML. Durations are written as 6.63ms; each figure says where it comes from under

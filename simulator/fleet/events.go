@@ -107,7 +107,7 @@ func (f *Fleet) happen(e *Event) error {
 	case See:
 		p.blind = false
 	case Add:
-		if _, err := f.join(p.spec); err != nil {
+		if err := f.join(p.spec); err != nil {
 			return err
 		}
 		f.announce()

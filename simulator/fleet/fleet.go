@@ -91,7 +91,7 @@ func New(o Options) (*Fleet, error) {
 		if b := o.Source.BlockTokens(); b > 0 {
 			spec.Profile = cutInto(spec.Profile, b)
 		}
-		if _, err := f.join(spec); err != nil {
+		if err := f.join(spec); err != nil {
 			return nil, fmt.Errorf("fleet: %w", err)
 		}
 	}

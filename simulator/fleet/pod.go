@@ -62,11 +62,11 @@ func (f *Fleet) start(p *pod) error {
 }
 
 // join adds a pod of a kind.
-func (f *Fleet) join(spec Pod) (*pod, error) {
+func (f *Fleet) join(spec Pod) error {
 	n := int32(len(f.pods))
 	p := &pod{number: n, name: fmt.Sprintf("pod-%d", n), spec: spec, listed: true, slowdown: 1}
 	if err := f.start(p); err != nil {
-		return nil, err
+		return err
 	}
 	p.spec.Profile = p.engine.Profile()
 	if every := f.telemetry.Every; every > 0 {
@@ -74,7 +74,7 @@ func (f *Fleet) join(spec Pod) (*pod, error) {
 	}
 	f.pods = append(f.pods, p)
 	f.steps.grow(len(f.pods))
-	return p, nil
+	return nil
 }
 
 // announce tells the decider the membership.

@@ -15,11 +15,11 @@ func (c *call) crash() {
 			itself = true
 			continue
 		}
-		h.stop()
+		_ = h.stop() // a listener that is gone already is what is wanted
 	}
 	if itself {
 		// stop waits for its handlers, of which this is one.
-		go c.h.stop()
+		go func() { _ = c.h.stop() }()
 		c.reset()
 		return
 	}
