@@ -55,6 +55,7 @@ from the lists in internal/compatibility and from what the code says of each; do
 
 - **same**: here under its name, with its parameters and defaults.
 - **mapped**: taken, and something else does its work.
+- **ignored**: a flag that is taken and has no effect; the log says so.
 - **refused**: the configuration or command line does not load, and the message says what to write instead.
 - **removed**: a client's copy of the header is taken out, and nobody reads it.
 - **absent**: not here, and nothing is asked of it.
@@ -155,12 +156,15 @@ func asked(t *testing.T, e entry) (state, note string) {
 	return state, note
 }
 
-// sentence makes a suggestion one.
+// sentence makes a suggestion one. Names such as gRPC stay as they are written.
 func sentence(text string) string {
 	if text == "" {
 		return ""
 	}
-	return strings.ToUpper(text[:1]) + strings.ReplaceAll(text[1:], "|", "\\|") + "."
+	if first, _, _ := strings.Cut(text, " "); first == strings.ToLower(first) && !strings.Contains(first, "_") {
+		text = strings.ToUpper(text[:1]) + text[1:]
+	}
+	return strings.ReplaceAll(text, "|", "\\|") + "."
 }
 
 func flagsSection(t *testing.T) string {
@@ -168,12 +172,16 @@ func flagsSection(t *testing.T) string {
 	var b strings.Builder
 	b.WriteString("\n## Flags\n\nOf `fairlead epp`.\n\n| flag | here | |\n|---|---|---|\n")
 	for _, e := range list(t, "flags.txt") {
-		note, always := strings.CutPrefix(e.note, "+")
-		state := "same"
+		state, note := "same", e.note
 		if !strings.Contains(help, "--"+e.name+" ") && !strings.Contains(help, "--"+e.name+"\n") {
-			state = "refused"
-		} else if !always {
-			note = ""
+			if e.note != "" {
+				t.Errorf("flags.txt: --%s is not here: what is said of it stands in pkg/cli", e.name)
+			}
+			var why string
+			if state, why = cli.UpstreamFlag(e.name); state == "" {
+				t.Errorf("--%s is not even known: pkg/cli takes or refuses every flag of the list by its name", e.name)
+			}
+			note = sentence(why)
 		}
 		fmt.Fprintf(&b, "| `--%s` | %s | %s |\n", e.name, state, note)
 	}

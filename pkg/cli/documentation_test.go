@@ -156,6 +156,37 @@ func TestCommandsOfTheDocumentationAreTaken(t *testing.T) {
 	}
 }
 
+// TestFlagsOfTheDocumentationExist: a flag that a page names anywhere is one of some subcommand.
+func TestFlagsOfTheDocumentationExist(t *testing.T) {
+	known := map[string]bool{"lora": true, "enable-metrics": true} // of an older version, which the changelog names, and of SGLang
+	var collect func(*cobra.Command)
+	collect = func(c *cobra.Command) {
+		for _, fs := range []*pflag.FlagSet{c.Flags(), c.PersistentFlags()} {
+			fs.VisitAll(func(f *pflag.Flag) { known[f.Name] = true })
+		}
+		for _, sub := range c.Commands() {
+			collect(sub)
+		}
+	}
+	collect(rootCommand(catalog.Builtin()))
+	named, found := regexp.MustCompile("`--([a-z][a-z0-9-]+)"), 0
+	for _, p := range documentation(t) {
+		text, err := os.ReadFile(p.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+			found++
+			if !known[m[1]] {
+				t.Errorf("%s: there is no --%s", p.name, m[1])
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d flags found", found)
+	}
+}
+
 // TestLinksOfTheDocumentationLead: what a page links to in this repository is there.
 func TestLinksOfTheDocumentationLead(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)

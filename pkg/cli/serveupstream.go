@@ -57,12 +57,33 @@ var refusedFlags = []struct {
 	{"cache-info-metric", 's', "name the engine's metrics in a core-metrics-extractor of the configuration"},
 }
 
+// UpstreamFlag tells what comes of a flag of the reference endpoint picker that --help does not list: "mapped" to another one,
+// "ignored" or "refused", and what is said of it. It is "" for a flag that is not known.
+func UpstreamFlag(name string) (state, why string) {
+	for _, w := range withoutEffect {
+		if w.flag == name {
+			return "ignored", w.why
+		}
+	}
+	for _, r := range refusedFlags {
+		if r.flag == name {
+			return "refused", r.instead
+		}
+	}
+	var u upstreamFlags
+	u.register(pflag.NewFlagSet("", pflag.ContinueOnError))
+	if f := u.flags.Lookup(name); f != nil {
+		return "mapped", f.Usage
+	}
+	return "", ""
+}
+
 // register declares them, hidden from --help.
 func (u *upstreamFlags) register(fs *pflag.FlagSet) {
 	u.flags = fs
 	fs.IntVarP(&u.verbosity, "v", "v", 2, "verbosity; 4 and more is --log-level debug")
 	fs.StringVar(&u.zapLevel, "zap-log-level", "", "the same as --log-level; a number is --v")
-	fs.StringVar(&u.zapEncoder, "zap-encoder", "", "json or console: the same as --log-format json or text")
+	fs.StringVar(&u.zapEncoder, "zap-encoder", "", "the same as --log-format: json, or console for text")
 	hidden := []string{"v", "zap-log-level", "zap-encoder"}
 	declare := func(flag string, kind byte, otherwise, usage string) {
 		hidden = append(hidden, flag)
