@@ -82,7 +82,7 @@ var table = [...]Row{
 		Remedy: "send the JSON that the API's path expects; the detail gives the offset of the first wrong byte"},
 	ModelRequired: {Code: "model_required", Status: 400,
 		Means:  "the request names no model, and there is more than one pool it could go to",
-		Remedy: "set \"model\" in the body to one of GET /v1/models"},
+		Remedy: "set \"model\" in the body to one of GET /v1/models, and send content-type application/json"},
 	BodyTooLarge: {Code: "body_too_large", Status: 413,
 		Means:  "the body is longer than the configured limit",
 		Remedy: "shorten the prompt, or raise --max-body-bytes"},
