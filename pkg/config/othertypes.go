@@ -28,7 +28,6 @@ func (o otherType) advice(entries []plugins.Entry) string {
 
 // The advice that several types share.
 const (
-	doParsers  = "remove it: request formats are known by their path, others pass through unread"
 	doFlow     = "remove it with the flowControl section: requests are not queued here"
 	doEviction = "remove it: running requests are not evicted here"
 	doPrefix   = "remove it: the approximate prefix producer is added by itself"
@@ -89,7 +88,7 @@ var otherTypes = [...]otherType{
 
 	// Parsers.
 	{typ: "openai-parser"}, {typ: "anthropic-parser"}, {typ: "vllmhttp-parser"}, {typ: "passthrough-parser"},
-	{typ: "sglanghttp-parser", do: doParsers}, {typ: "vllmgrpc-parser", do: doParsers}, {typ: "vertexai-parser", do: doParsers},
+	{typ: "sglanghttp-parser"}, {typ: "vllmgrpc-parser"}, {typ: "vertexai-parser"},
 
 	// Flow control.
 	{typ: "global-strict-fairness-policy", do: doFlow}, {typ: "round-robin-fairness-policy", do: doFlow}, {typ: "program-aware-fairness", do: doFlow},

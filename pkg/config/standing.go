@@ -36,6 +36,9 @@ var standingTypes = [...]typeInfo{
 	{typ: "openai-parser", make: func() any { return &pathParser{} }},
 	{typ: "anthropic-parser", make: func() any { return &pathParser{} }},
 	{typ: "vllmhttp-parser", make: func() any { return &pathParser{} }},
+	{typ: "sglanghttp-parser", make: func() any { return &pathParser{} }},
+	{typ: "vllmgrpc-parser", make: func() any { return &pathParser{} }},
+	{typ: "vertexai-parser", make: func() any { return &pathParser{} }},
 	{typ: "passthrough-parser", make: func() any { return &pathParser{} }},
 }
 
