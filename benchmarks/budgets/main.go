@@ -54,6 +54,11 @@ func main() {
 			lines = append(lines, decisions...)
 		}
 	}
+	if err == nil && !*quick {
+		var proxied []extproc.Line
+		proxied, err = proxyLines(ctx, *binary)
+		lines = append(lines, proxied...)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "budgets:", err)
 		os.Exit(1)

@@ -23,7 +23,7 @@ func main() {
 	rounds := flag.Int("rounds", 3, "rounds; each loads every target at every size")
 	workers := flag.String("workers", "8,64", "numbers of model servers, each a table")
 	factor := flag.Float64("requests", 1, "factor on the number of requests")
-	only := flag.String("only", "", "measure only targets whose name contains this")
+	only := flag.String("only", "", "measure only these targets, by name, separated by commas")
 	asJSON := flag.String("json", "", "write the rows to this file as JSON")
 	serve := flag.Int("serve-workers", 0, "serve model servers from this port on (what a child does)")
 	control := flag.Int("control", 0, "port of the model servers' counts")

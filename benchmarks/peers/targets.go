@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -66,7 +67,7 @@ func (s *site) write(name, text string) (path string, err error) {
 	return path, os.WriteFile(path, []byte(text), 0o600)
 }
 
-// all starts every target that can be started here and whose name contains only.
+// all starts every target that can be started here, or only those of a list of names.
 func (s *site) all(only string) (list []*target) {
 	for _, t := range []struct {
 		name  string
@@ -84,7 +85,7 @@ func (s *site) all(only string) (list []*target) {
 		{"Envoy + no-op picker", s.envoyNoOp},
 		{"Envoy + Fairlead EPP", s.envoyFairlead},
 	} {
-		if strings.Contains(t.name, only) {
+		if only == "" || slices.Contains(strings.Split(only, ","), t.name) {
 			list = append(list, t.start(t.name))
 		}
 	}
