@@ -13,7 +13,7 @@ import (
 type Source struct {
 	spec    *Spec
 	streams []*stream
-	pending pending
+	pending fleet.Heap[planned]
 	order   uint64
 	popped  int // requests and sessions begun
 }
@@ -50,7 +50,7 @@ func (s *Source) Peek() (pool.Instant, bool) {
 
 // Pop takes the next request.
 func (s *Source) Pop() *fleet.Request {
-	p := s.pending.pop()
+	p := s.pending.Pop()
 	st := s.streams[p.request.Class]
 	if p.fresh {
 		s.comes(st)
@@ -93,7 +93,7 @@ type planned struct {
 
 func (s *Source) plan(r *fleet.Request, fresh bool) {
 	s.order++
-	s.pending.push(planned{r.At, s.order, r, fresh})
+	s.pending.Push(planned{r.At, s.order, r, fresh})
 }
 
 // begin plans the first requests of a stream.
@@ -420,46 +420,5 @@ func (st *stream) replayed() (*fleet.Request, bool) {
 	return r, true
 }
 
-// pending is a heap of planned requests by instant, then order.
-type pending []planned
-
-func (q pending) before(i, j int) bool {
-	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].order < q[j].order
-}
-
-func (q *pending) push(p planned) {
-	*q = append(*q, p)
-	h := *q
-	for i := len(h) - 1; i > 0; {
-		up := (i - 1) / 2
-		if !h.before(i, up) {
-			return
-		}
-		h[i], h[up] = h[up], h[i]
-		i = up
-	}
-}
-
-func (q *pending) pop() planned {
-	h := *q
-	top := h[0]
-	last := len(h) - 1
-	h[0] = h[last]
-	h[last] = planned{}
-	h = h[:last]
-	for i := 0; ; {
-		least := i
-		for child := 2*i + 1; child <= 2*i+2 && child < last; child++ {
-			if h.before(child, least) {
-				least = child
-			}
-		}
-		if least == i {
-			break
-		}
-		h[i], h[least] = h[least], h[i]
-		i = least
-	}
-	*q = h
-	return top
-}
+// Before orders planned requests by instant, then order.
+func (p planned) Before(q planned) bool { return p.at < q.at || p.at == q.at && p.order < q.order }

@@ -51,7 +51,7 @@ type Fleet struct {
 	requests  []*Request // by number
 	transfer  Transfer
 	splits    map[int64]*split
-	transfers readyHeap
+	transfers Heap[ready]
 	holding   int // requests that the decider holds
 	open      int // requests that have not ended
 	released  []Answer
@@ -135,7 +135,7 @@ func (f *Fleet) Run() (*Result, error) {
 		case noticed:
 			f.unlist()
 		case transferred:
-			f.loaded(f.transfers.pop())
+			f.loaded(f.transfers.Pop())
 		case scraped:
 			for _, p := range f.pods {
 				if p.scrapeAt != 0 && p.scrapeAt <= f.now {
@@ -144,7 +144,7 @@ func (f *Fleet) Run() (*Result, error) {
 			}
 			f.planScrape()
 		case read:
-			r := f.telemetry.inbox.pop()
+			r := f.telemetry.inbox.Pop()
 			f.decider.Observe(f.now, r.member, r.sample)
 		case decides:
 			f.askDue()

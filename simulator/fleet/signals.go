@@ -30,48 +30,8 @@ type reading struct {
 	sample pool.Sample
 }
 
-// readings is a heap of readings by due and order.
-type readings []reading
-
-func (q readings) before(i, j int) bool {
-	return q[i].due < q[j].due || q[i].due == q[j].due && q[i].order < q[j].order
-}
-
-func (q *readings) push(r reading) {
-	*q = append(*q, r)
-	h := *q
-	for i := len(h) - 1; i > 0; {
-		up := (i - 1) / 2
-		if !h.before(i, up) {
-			return
-		}
-		h[i], h[up] = h[up], h[i]
-		i = up
-	}
-}
-
-func (q *readings) pop() reading {
-	h := *q
-	top := h[0]
-	last := len(h) - 1
-	h[0] = h[last]
-	h = h[:last]
-	for i := 0; ; {
-		least := i
-		for child := 2*i + 1; child <= 2*i+2 && child < last; child++ {
-			if h.before(child, least) {
-				least = child
-			}
-		}
-		if least == i {
-			break
-		}
-		h[i], h[least] = h[least], h[i]
-		i = least
-	}
-	*q = h
-	return top
-}
+// Before orders readings by due, then order.
+func (r reading) Before(q reading) bool { return r.due < q.due || r.due == q.due && r.order < q.order }
 
 // telemetry reads the engines.
 type telemetry struct {
@@ -79,7 +39,7 @@ type telemetry struct {
 	random *rand.Rand
 	tokens *rand.Rand
 	taken  uint64
-	inbox  readings
+	inbox  Heap[reading]
 }
 
 // scrape reads pod p and plans the next reading.
@@ -111,5 +71,5 @@ func (f *Fleet) scrape(p *pod) {
 		f.decider.Observe(f.now, p.number, s)
 		return
 	}
-	t.inbox.push(reading{f.now + t.Age + late, t.taken, p.number, s})
+	t.inbox.Push(reading{f.now + t.Age + late, t.taken, p.number, s})
 }

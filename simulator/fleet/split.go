@@ -29,43 +29,8 @@ type ready struct {
 	number int64
 }
 
-// readyHeap is a heap of transfers by instant and number.
-type readyHeap []ready
-
-func (q readyHeap) before(i, j int) bool {
-	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].number < q[j].number
-}
-
-func (q *readyHeap) push(r ready) {
-	*q = append(*q, r)
-	h := *q
-	for i := len(h) - 1; i > 0 && h.before(i, (i-1)/2); i = (i - 1) / 2 {
-		h[i], h[(i-1)/2] = h[(i-1)/2], h[i]
-	}
-}
-
-func (q *readyHeap) pop() ready {
-	h := *q
-	top := h[0]
-	last := len(h) - 1
-	h[0] = h[last]
-	h = h[:last]
-	for i := 0; ; {
-		least := i
-		for child := 2*i + 1; child <= 2*i+2 && child < last; child++ {
-			if h.before(child, least) {
-				least = child
-			}
-		}
-		if least == i {
-			break
-		}
-		h[i], h[least] = h[least], h[i]
-		i = least
-	}
-	*q = h
-	return top
-}
+// Before orders them by instant, then number.
+func (r ready) Before(q ready) bool { return r.at < q.at || r.at == q.at && r.number < q.number }
 
 // prefill sends a request to the member that computes its prompt. As in vLLM's P/D, it is asked for one token there, and its
 // blocks are held until they were fetched.
@@ -125,7 +90,7 @@ func (f *Fleet) fetch(p *pod, l engine.Loading) {
 	if rate > 0 {
 		took += time.Duration(float64(l.Tokens) * float64(profile.KVBytesPerToken) / rate * 1e9)
 	}
-	f.transfers.push(ready{f.now + pool.Instant(took), p.live[l.ID.Slot]})
+	f.transfers.Push(ready{f.now + pool.Instant(took), p.live[l.ID.Slot]})
 }
 
 // loaded ends a transfer: the one engine lets go of the blocks, the other generates.
