@@ -31,14 +31,21 @@ type Policy struct {
 // New returns a fresh decider. Its random choices are functions of seed.
 func (p Policy) New(seed uint64) (fleet.Decider, error) { return p.make(seed) }
 
-// Default is the configuration that applies where none is given.
-const Default = "default"
+// The names of configurations that are built in: the one that applies where none is given, and the weights that a file means
+// which names neither plugins nor profiles.
+const (
+	Default = "default"
+	Classic = "classic"
+)
 
-// Named returns the policy of this name: "default", a comparison policy, or the configuration in a file. The error says what
-// is wrong with the file, or what names there are.
+// Named returns the policy of this name: "default", "classic", a comparison policy, or the configuration in a file. The error
+// says what is wrong with the file, or what names there are.
 func Named(name string) (Policy, error) {
-	if name == Default {
+	switch name {
+	case Default:
 		return FromText(Default, []byte(config.DefaultText))
+	case Classic:
+		return FromText(Classic, []byte(config.ClassicText))
 	}
 	if make, ok := comparison[name]; ok {
 		return Policy{Name: name, make: make}, nil
@@ -70,12 +77,12 @@ func joined(problems []config.Problem) string {
 	return strings.Join(lines, "; ")
 }
 
-// Names returns the names of what is built in, "default" first.
+// Names returns the names of what is built in, the configurations first.
 func Names() []string {
 	var names []string
 	for name := range comparison {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	return append([]string{Default}, names...)
+	return append([]string{Default, Classic}, names...)
 }

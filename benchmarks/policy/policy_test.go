@@ -78,7 +78,7 @@ func TestPoliciesDoWhatTheirNamesSay(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	if got, want := policy.Names(), []string{"default", "least-request", "random", "round-robin", "service"}; !slices.Equal(got, want) {
+	if got, want := policy.Names(), []string{"default", "classic", "least-request", "random", "round-robin", "service"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for name, want := range map[string]string{

@@ -13,8 +13,9 @@ func benchCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Compare scheduling policies on simulated fleets, fit simulated engines, measure what Fairlead costs",
 		Long: `Bench runs scenarios in virtual time: simulated engines, and the production scheduler under a configuration of yours or
-a policy to compare with. A policy is the file of an EndpointPickerConfig, "default", or one of the comparison policies
-round-robin, random, least-request and service (what operators have without an endpoint picker).`,
+a policy to compare with. A policy is the file of an EndpointPickerConfig, "default", "classic" (the weights of llm-d, 2, 2 and
+3), or one of the comparison policies round-robin, random, least-request and service (what operators have without an endpoint
+picker).`,
 	}
 	group(c)
 	self, err := os.Executable()

@@ -74,7 +74,7 @@ which the client sent late is flagged invalid. Ctrl-C ends a run, and what there
 	flags := c.Flags()
 	flags.StringVarP(&f.scenario, "scenario", "s", "s1", "scenario by name or file")
 	flags.StringVarP(&f.workload, "workload", "w", "", "file with other requests for the scenario: a workload, or a configuration of inference-perf")
-	flags.StringVarP(&f.policy, "policy", "p", policy.Default, "configuration file, default, or a comparison policy")
+	flags.StringVarP(&f.policy, "policy", "p", policy.Default, "configuration file, default, classic, or a comparison policy")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of the requests")
 	flags.Float64Var(&f.scale, "scale", 1, "multiple of the scenario's rates")
 	flags.StringVar(&f.lifecycle, "lifecycle", "", "write the figures as inference-perf does (summary_lifecycle_metrics.json) to this file")

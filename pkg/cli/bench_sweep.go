@@ -57,7 +57,7 @@ configuration by its name.`,
 	}
 	flags := c.Flags()
 	flags.StringVarP(&scenario, "scenario", "s", "s1", "scenario by name or file")
-	flags.StringVarP(&policyName, "policy", "p", policy.Default, "configuration file, default, or a comparison policy")
+	flags.StringVarP(&policyName, "policy", "p", policy.Default, "configuration file, default, classic, or a comparison policy")
 	flags.StringArrayVarP(&axes, "axis", "a", []string{"rate=0.5..2/7"}, "what to vary: NAME=A,B,C or NAME=FROM..TO/N; once or twice")
 	flags.IntVar(&seeds, "seeds", 3, "runs of each point")
 	flags.Uint64Var(&seed, "seed", 1, "the first seed")

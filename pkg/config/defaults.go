@@ -7,9 +7,11 @@ import (
 	"github.com/fairlead/fairlead/pkg/plugins"
 )
 
-// DefaultText is the configuration that applies where none is given, and where a configuration names neither plugins nor
-// profiles: that of llm-d's endpoint picker.
-const DefaultText = `apiVersion: fairlead.dev/v1alpha1
+// DefaultText is the configuration that applies where none is given.
+const DefaultText = ClassicText
+
+// ClassicText is what a configuration means that names neither plugins nor profiles: the weights of llm-d's endpoint picker.
+const ClassicText = `apiVersion: fairlead.dev/v1alpha1
 kind: EndpointPickerConfig
 plugins:
 - type: queue-scorer
