@@ -263,6 +263,14 @@ schedulingProfiles:
 			_, _ = (&ports.Bounded{Listener: noFiles{}, Sink: h}).Accept()
 			return h
 		},
+		reason.CapacityUnknown: func(t *testing.T) *heard {
+			w := newWorld(t, with("test-classes"), nil)
+			members := slices.Clone(w.pools[0].Snapshot().Slots)
+			members[0].Labels = map[string]string{"nvidia.com/gpu.product": "a GPU that nobody knows"}
+			w.pools[0].Update(w.now, members)
+			w.forwarded(w.ask(seesHeaders, hello))
+			return w.heard
+		},
 		reason.BodyUnread: func(t *testing.T) *heard {
 			w := newWorld(t, byChance, nil)
 			w.forwarded(w.ask(seesHeaders, "say hello", "content-type", "text/plain"))

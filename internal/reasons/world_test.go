@@ -229,6 +229,7 @@ func testPlugins() []plugins.Entry {
 		plugins.Plugin("test-bad-hook", func() *badHook { return &badHook{} }),
 		plugins.Plugin("test-usage-hook", func() *usageHook { return &usageHook{} }),
 		plugins.Plugin("test-in-order", func() *inOrder { return &inOrder{} }),
+		plugins.Plugin("test-classes", func() *readsClasses { return &readsClasses{} }),
 	}
 }
 
@@ -287,3 +288,13 @@ func (*inOrder) Pick(_ *plugins.Cycle, totals []float64, want int, best []int) [
 	}
 	return best
 }
+
+// readsClasses needs to know on what endpoints run.
+type readsClasses struct{}
+
+func (*readsClasses) Provision(b *plugins.Builder) error {
+	plugins.Needs(b, plugins.CapacityClasses)
+	return nil
+}
+
+func (*readsClasses) Score(*plugins.Cycle, []float64) {}

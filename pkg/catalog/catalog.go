@@ -26,6 +26,7 @@ func Builtin() []plugins.Entry {
 		plugins.Plugin("agent-identity", sessions.NewAgent).Default(plugins.AgentID.Name),
 		plugins.Plugin("inflight-load-producer", producers.NewInFlightLoad),
 		plugins.Plugin("topology-extractor", producers.NewTopology).Default(plugins.Localities.Name),
+		plugins.Plugin("capacity-class-producer", producers.NewCapacityClass).Default(plugins.CapacityClasses.Name),
 
 		plugins.Plugin("single-profile-handler", profiles.NewSingle),
 		plugins.Plugin("header-profile-handler", profiles.NewHeader),

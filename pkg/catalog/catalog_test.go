@@ -36,6 +36,7 @@ func TestDefaultProducersProvide(t *testing.T) {
 	asks := map[string]func() (any, error){ // somebody who needs it
 		"approx-prefix-cache-producer": func() (any, error) { return scorers.NewPrefixCache(), nil },
 		"topology-extractor":           func() (any, error) { return scorers.NewTopologyAffinity(), nil },
+		"capacity-class-producer":      func() (any, error) { return &asksClasses{}, nil },
 		"agent-identity": func() (any, error) {
 			s := sessions.NewScorer()
 			s.Strategy, s.SessionIDConfig.Sources = "session_id", []sessions.IDSource{{Attribute: "agent-identity"}}
@@ -61,4 +62,12 @@ func TestDefaultProducersProvide(t *testing.T) {
 			}
 		}
 	}
+}
+
+// asksClasses needs to know on what endpoints run.
+type asksClasses struct{}
+
+func (*asksClasses) Provision(b *plugins.Builder) error {
+	plugins.Needs(b, plugins.CapacityClasses)
+	return nil
 }

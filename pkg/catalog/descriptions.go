@@ -16,6 +16,7 @@ func Descriptions() map[string]string {
 	d["fact cache-blocks"] = "cache-blocks is the number of KV blocks of the engine and cache-block-tokens their size; unknown until scraped."
 	d["fact cached-blocks"] = "cached-blocks is the same in blocks of the producer, and prompt-blocks the number of full blocks of the prompt."
 	d["fact cached-tokens"] = "cached-tokens is the longest prefix of the prompt that is believed to be cached."
+	d["fact capacity-class"] = "capacity-class say on what each endpoint runs and how fast that is expected to be; every candidate has one."
 	d["fact cold."] = "ColdPrompt says whether no endpoint has a part of the prompt cached."
 	d["fact header."] = "HeaderValue is the fact of one header of the client's, by its lower-case name: its first value, empty without one. Records\nkeep it, so that no header with a secret is to be read in this way; [HeaderName] refuses their names."
 	d["fact in-flight"] = "in-flight is the number of own bookings that have not ended. Never unknown."
@@ -167,6 +168,17 @@ func Descriptions() map[string]string {
 	d["github.com/fairlead/fairlead/pkg/plugins.Locality.Rack"] = "Rack is the cabinet, or whatever else shares one switch."
 	d["github.com/fairlead/fairlead/pkg/plugins.Locality.Region"] = "Region is the place of a cloud."
 	d["github.com/fairlead/fairlead/pkg/plugins.Locality.Zone"] = "Zone is the part of a region that fails on its own."
+	d["github.com/fairlead/fairlead/pkg/producers.CapacityClass"] = "CapacityClass tells on what each endpoint runs, by the labels that NVIDIA's GPU feature discovery gives nodes: have what\nstarts the pods copy them to the pods' labels. An annotation that names a class comes before them.\n\nA class says how fast an endpoint is expected to be before anything was measured, relative to an H100 SXM: its prefill in\nproportion to the peak of dense 16-bit operations, its decode to the bandwidth of its memory, by the data sheets. A slice\n(MIG) has its share of both. Labels are read when they change.\n\nAn endpoint that says nothing has the class unknown, and counts as an H100 SXM; so does one whose product or class is not\nknown here, which is noted."
+	d["github.com/fairlead/fairlead/pkg/producers.CapacityClass.Annotation"] = "Annotation is that which names the class."
+	d["github.com/fairlead/fairlead/pkg/producers.CapacityClass.Classes"] = "Classes are further classes, to be named by the annotation or by the label Product. One with the name of a class that is\nknown takes its place."
+	d["github.com/fairlead/fairlead/pkg/producers.CapacityClass.Config"] = "Config is the label that names into what a node's GPUs are cut, where Product names the whole GPU."
+	d["github.com/fairlead/fairlead/pkg/producers.CapacityClass.Memory"] = "Memory is the label that gives the memory in MiB. It counts before what is known of the product."
+	d["github.com/fairlead/fairlead/pkg/producers.CapacityClass.Product"] = "Product is the label that names the GPU, or the slice of one."
+	d["github.com/fairlead/fairlead/pkg/producers.CapacityClassSpec"] = "CapacityClassSpec is a class of the operator's own."
+	d["github.com/fairlead/fairlead/pkg/producers.CapacityClassSpec.Decode"] = "Decode is how fast tokens are generated, relative to an H100 SXM."
+	d["github.com/fairlead/fairlead/pkg/producers.CapacityClassSpec.Memory"] = "Memory is how much memory there is, relative to an H100 SXM."
+	d["github.com/fairlead/fairlead/pkg/producers.CapacityClassSpec.Name"] = "Name is that of the class."
+	d["github.com/fairlead/fairlead/pkg/producers.CapacityClassSpec.Prefill"] = "Prefill is how fast prompts are computed, relative to an H100 SXM."
 	d["github.com/fairlead/fairlead/pkg/producers.InFlightLoad"] = "InFlightLoad says what counts as tokens in flight. The books count own requests and tokens always, from the decision until\nthe end and whatever the configuration names: this plugin only chooses among what they know."
 	d["github.com/fairlead/fairlead/pkg/producers.InFlightLoad.AddEstimatedOutputTokens"] = "AddEstimatedOutputTokens adds the tokens of answers, from the decision to the end of each: as many as the request may\ngenerate at most, up to the number that a request without a bound is expected to generate."
 	d["github.com/fairlead/fairlead/pkg/producers.InFlightLoad.MaxEstimatedOutputTokens"] = "MaxEstimatedOutputTokens is refused: how much a request without a bound generates is not a parameter of this plugin."
@@ -258,6 +270,7 @@ func Descriptions() map[string]string {
 func Reasons() map[string][]reason.ID {
 	r := map[string][]reason.ID{}
 	r["github.com/fairlead/fairlead/pkg/models.Resolver"] = []reason.ID{reason.ModelRequired, reason.ModelNotFound, reason.BodySealed}
+	r["github.com/fairlead/fairlead/pkg/producers.CapacityClass"] = []reason.ID{reason.CapacityUnknown}
 	r["github.com/fairlead/fairlead/pkg/profiles.Header"] = []reason.ID{reason.ProfileNotFound}
 	return r
 }

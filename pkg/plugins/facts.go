@@ -93,6 +93,9 @@ var (
 
 	// Localities say where endpoints run; what is not known is empty.
 	Localities = Fact[EndpointValues[Locality]]{Name: "locality", Unit: "", Source: "topology-extractor"}
+
+	// CapacityClasses say on what each endpoint runs and how fast that is expected to be; every candidate has one.
+	CapacityClasses = Fact[EndpointValues[CapacityClass]]{Name: "capacity-class", Unit: "relative to an H100 SXM", Source: "capacity-class-producer"}
 )
 
 // HeaderValue is the fact of one header of the client's, by its lower-case name: its first value, empty without one. Records

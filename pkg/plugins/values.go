@@ -54,6 +54,21 @@ type Locality struct {
 	Region string `json:"region,omitempty"`
 }
 
+// CapacityClass is a kind of hardware, with the speeds that are expected of it before anything was measured. Endpoints of one
+// class behave alike. The zero value is that nobody said anything.
+type CapacityClass struct {
+	// Class names the kind, such as h100-sxm or h100-mig-3g.40gb; [UnknownClass] where that is not known.
+	Class string `json:"class"`
+	// Prefill is how fast prompts are computed, Decode how fast tokens are generated, and Memory how much of it there is, each
+	// relative to an H100 SXM with 80 GiB.
+	Prefill float64 `json:"prefill"`
+	Decode  float64 `json:"decode"`
+	Memory  float64 `json:"memory"`
+}
+
+// UnknownClass is the class of endpoints of which it is not known on what they run.
+const UnknownClass = "unknown"
+
 // Nearness says how much two localities share.
 type Nearness uint8
 

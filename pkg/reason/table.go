@@ -73,6 +73,9 @@ const (
 	UsageRejected
 	EventSkipped
 	NoTerminator
+
+	// Without status: an endpoint's labels.
+	CapacityUnknown
 )
 
 var table = [...]Row{
@@ -239,4 +242,7 @@ var table = [...]Row{
 	NoTerminator: {Code: "no_terminator",
 		Means:  "an event stream ended cleanly without the event that ends it",
 		Remedy: "check the engine: the answer may be cut though its connection ended well"},
+	CapacityUnknown: {Code: "capacity_unknown",
+		Means:  "an endpoint's labels or annotation name hardware that nobody described; it counts as an H100 SXM",
+		Remedy: "correct the label, name a class in the annotation fairlead.dev/capacity-class, or describe it under classes of capacity-class-producer"},
 }
