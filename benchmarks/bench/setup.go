@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/benchmarks/policy"
+	"github.com/fairlead/fairlead/benchmarks/traces"
 	"github.com/fairlead/fairlead/benchmarks/workload"
 	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/simulator/fleet"
@@ -167,6 +168,18 @@ func (s *Setup) Run(p policy.Policy, seed, salt uint64) (*fleet.Result, error) {
 		return nil, fmt.Errorf("scenario %q under %q: %w", s.Name, p.Name, err)
 	}
 	return r, nil
+}
+
+// Runs says why the scenario cannot run here, nil if it can: a trace that it replays may be absent.
+func (s *Setup) Runs() error {
+	for i := range s.Requests.Streams {
+		if t := s.Requests.Streams[i].Trace; t != nil {
+			if _, err := traces.Find(t.File); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Closed reports whether every stream waits for its answers: then there is no rate to raise.

@@ -102,6 +102,35 @@ func (c *Independent) check() error {
 	return lengths("independent", named{"input", c.Input}, named{"output", c.Output})
 }
 
+// Siblings are bursts of requests with one prompt that nobody had before, as when several answers to a question are drawn or a
+// task is dealt out to several agents. An arrival is a burst.
+type Siblings struct {
+	// Each is how many requests a burst has, Within the seconds over which they come, evenly.
+	Each   int     `yaml:"each"`
+	Within float64 `yaml:"within"`
+
+	// Prompt is the length of what a burst shares, Own that of what each request has behind it (none: 1 token), Output that of
+	// each answer.
+	Prompt Distribution `yaml:"prompt"`
+	Own    Distribution `yaml:"own"`
+	Output Distribution `yaml:"output"`
+}
+
+func (c *Siblings) check() error {
+	switch {
+	case c == nil:
+		return nil
+	case c.Each < 1 || !(c.Within >= 0):
+		return fmt.Errorf("siblings: each %d, within %v; at least 1, and not negative", c.Each, c.Within)
+	}
+	if c.Own.given() {
+		if err := c.Own.check(); err != nil {
+			return fmt.Errorf("siblings: own: %w", err)
+		}
+	}
+	return lengths("siblings", named{"prompt", c.Prompt}, named{"output", c.Output})
+}
+
 type named struct {
 	name string
 	d    Distribution

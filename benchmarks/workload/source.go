@@ -124,8 +124,15 @@ func (s *Source) comes(st *stream) {
 	if !ok {
 		return
 	}
-	if now := 1 + seconds(at); s.more(now) {
-		s.plan(st.fresh(now), true)
+	now := 1 + seconds(at)
+	if !s.more(now) {
+		return
+	}
+	s.plan(st.fresh(now), true)
+	if c := st.Siblings; c != nil { // all of a burst come, whatever the bounds: half of one is another workload
+		for k := 1; k < c.Each; k++ {
+			s.plan(st.sibling(now+seconds(c.Within*float64(k)/float64(c.Each))), false)
+		}
 	}
 }
 
@@ -162,6 +169,8 @@ type stream struct {
 	prefixes     []chain // of groups, made when first asked for
 	documents    []int32 // lengths
 	conversation *Conversation
+	eldest       fleet.Request // of the latest burst: what its siblings are like
+	family       chain         // and what their prompts share
 	alike        *alike
 	sessions     []session
 	idle         []int32 // sessions that ended
@@ -246,6 +255,10 @@ func (st *stream) fresh(at pool.Instant) *fleet.Request {
 	}
 	st.begun++
 	switch {
+	case st.Siblings != nil:
+		st.eldest, st.family = *r, st.root(r)
+		st.family.add(st.identity('f', st.begun), st.Siblings.Prompt.tokens(st.lengths, 1))
+		st.bear(r)
 	case st.SharedPrefix != nil:
 		st.prefixed(r)
 	case st.Documents != nil:
@@ -278,6 +291,26 @@ func (st *stream) ask(r *fleet.Request, c *chain, output int32) {
 		r.MaxTokens = output
 	}
 	r.Hashes = c.hashes
+}
+
+// sibling makes one more request of the latest burst.
+func (st *stream) sibling(at pool.Instant) *fleet.Request {
+	st.begun++
+	r := st.eldest
+	r.At = at
+	st.bear(&r)
+	return &r
+}
+
+// bear completes a sibling.
+func (st *stream) bear(r *fleet.Request) {
+	prompt := st.family.extended()
+	own := int32(1)
+	if st.Siblings.Own.given() {
+		own = st.Siblings.Own.tokens(st.lengths, 1)
+	}
+	prompt.add(st.identity('q', st.begun), own)
+	st.ask(r, &prompt, st.Siblings.Output.tokens(st.lengths, 1))
 }
 
 func (st *stream) prefixed(r *fleet.Request) {

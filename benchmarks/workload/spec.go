@@ -20,7 +20,7 @@ type Spec struct {
 	// Model is the name that requests ask for.
 	Model string `yaml:"model"`
 
-	// Requests and Duration bound the arrivals of the whole workload; of sessions, their beginnings. 0 is no bound, but one of
+	// Requests and Duration bound the arrivals of the whole workload; of sessions and of siblings, their beginnings. 0 is no bound, but one of
 	// the two is needed unless a trace or stages end by themselves.
 	Requests int           `yaml:"requests"`
 	Duration time.Duration `yaml:"duration"`
@@ -57,6 +57,7 @@ type Stream struct {
 	Conversation *Conversation `yaml:"conversation"`
 	Documents    *Documents    `yaml:"documents"`
 	Independent  *Independent  `yaml:"independent"`
+	Siblings     *Siblings     `yaml:"siblings"`
 	Trace        *Trace        `yaml:"trace"`
 	Like         *Like         `yaml:"like"`
 }
@@ -134,7 +135,7 @@ func (s *Spec) completeStream(i int, bounded bool) error {
 	}
 	switch n := st.contents(); {
 	case n != 1:
-		return fmt.Errorf("%s has %d contents; exactly one of sharedPrefix, conversation, documents, independent, trace and like", where, n)
+		return fmt.Errorf("%s has %d contents; exactly one of sharedPrefix, conversation, documents, independent, siblings, trace and like", where, n)
 	case st.Tenants < 1:
 		return fmt.Errorf("%s has %d tenants; at least 1", where, st.Tenants)
 	case sum > 1+1e-9:
@@ -152,10 +153,13 @@ func (s *Spec) completeStream(i int, bounded bool) error {
 	if err := a.check(); err != nil {
 		return fmt.Errorf("%s: %w", where, err)
 	}
+	if st.Siblings != nil && a.Type == "closed" {
+		return fmt.Errorf("%s: siblings come together, and not one when another ends; arrivals may not be closed", where)
+	}
 	if !bounded && len(a.Stages) == 0 {
 		return fmt.Errorf("%s never ends; say requests or duration", where)
 	}
-	for _, c := range [...]interface{ check() error }{st.SharedPrefix, st.Conversation, st.Documents, st.Independent, st.Like} {
+	for _, c := range [...]interface{ check() error }{st.SharedPrefix, st.Conversation, st.Documents, st.Independent, st.Siblings, st.Like} {
 		if err := c.check(); err != nil {
 			return fmt.Errorf("%s: %w", where, err)
 		}
@@ -165,7 +169,7 @@ func (s *Spec) completeStream(i int, bounded bool) error {
 
 func (st *Stream) contents() int {
 	n := 0
-	for _, given := range [...]bool{st.SharedPrefix != nil, st.Conversation != nil, st.Documents != nil, st.Independent != nil, st.Trace != nil, st.Like != nil} {
+	for _, given := range [...]bool{st.SharedPrefix != nil, st.Conversation != nil, st.Documents != nil, st.Independent != nil, st.Siblings != nil, st.Trace != nil, st.Like != nil} {
 		if given {
 			n++
 		}

@@ -222,6 +222,32 @@ func TestStreamsShareNothing(t *testing.T) {
 }
 
 // The next turn begins with all of the one before, its answer included, and comes after the wait.
+// A burst's requests share its prompt, none of them all, and nothing with the next burst; bursts may overlap.
+func TestSiblings(t *testing.T) {
+	rs := all(t, parse(t, "requests: 10\narrivals: {type: constant, rate: 10}\nadapters: [0.5]\nsiblings: {each: 16, within: 0.16, prompt: 640, own: 64, output: 8}"), 1, 0)
+	if len(rs) != 160 {
+		t.Fatalf("%d requests, want 10 bursts of 16", len(rs))
+	}
+	bursts := map[uint64][]*fleet.Request{}
+	for i, r := range rs {
+		bursts[r.Hashes[0]] = append(bursts[r.Hashes[0]], r)
+		if i > 0 && r.At < rs[i-1].At {
+			t.Errorf("request %d comes %v before the one before", i, time.Duration(rs[i-1].At-r.At))
+		}
+	}
+	if len(bursts) != 10 {
+		t.Errorf("%d prompts, want 10", len(bursts))
+	}
+	for _, b := range bursts {
+		if len(b) != 16 || b[0].Prompt != 704 || b[0].Hashes[9] != b[15].Hashes[9] || b[0].Hashes[10] == b[15].Hashes[10] || b[0].Adapter != b[15].Adapter {
+			t.Errorf("%d siblings, the first %+v, the last %+v; want 16 with 640 of 704 tokens and the adapter in common", len(b), b[0], b[15])
+		}
+		if d := time.Duration(b[15].At - b[0].At); d != 150*time.Millisecond {
+			t.Errorf("the last sibling comes %v after the first, want 150ms", d)
+		}
+	}
+}
+
 func TestConversations(t *testing.T) {
 	rs := all(t, parse(t, "blockTokens: 16\nrequests: 20\narrivals: {type: poisson, rate: 1}\nconversation: {shared: 320, system: 160, turns: 4, input: 100, output: 60, wait: 5}\n"), 1, 2*time.Second)
 	if len(rs) != 80 {
@@ -372,6 +398,8 @@ func TestWhatIsWrongWithAWorkload(t *testing.T) {
 		{"no output", "requests: 1\narrivals: {type: poisson, rate: 1}\nindependent: {input: 1}\n", "output is missing"},
 		{"an unknown trace", "requests: 1\narrivals: {type: poisson, rate: 1}\nlike: {trace: azure}\n", `"azure"`},
 		{"blocks that do not divide", "blockTokens: 100\ntrace: {format: mooncake, file: x}\n", "one must divide"},
+		{"siblings of none", "requests: 1\narrivals: {type: poisson, rate: 1}\nsiblings: {prompt: 1, output: 1}\n", "each 0"},
+		{"siblings that wait for each other", "requests: 1\narrivals: {type: closed, users: 1}\nsiblings: {each: 2, prompt: 1, output: 1}\n", "may not be closed"},
 		{"adapters above one", "requests: 1\narrivals: {type: poisson, rate: 1}\nadapters: [0.8, 0.4]\nindependent: {input: 1, output: 1}\n", "sum to 1.2"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

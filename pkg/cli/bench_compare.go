@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
@@ -32,7 +33,7 @@ type matrixFlags struct {
 
 func (f *matrixFlags) register(c *cobra.Command) {
 	flags := c.Flags()
-	flags.StringSliceVarP(&f.scenarios, "scenario", "s", []string{"s1"}, "scenarios by name (s1, s2-block0-trap …) or file; all for all")
+	flags.StringSliceVarP(&f.scenarios, "scenario", "s", []string{"s1"}, "scenarios by name (s1, s2-block0-trap …), pattern (c-*) or file; all for all")
 	flags.StringVarP(&f.workload, "workload", "w", "", "file with other requests for the scenarios: a workload, or a configuration of inference-perf")
 	flags.IntVar(&f.seeds, "seeds", 10, "runs of each policy and scenario, each with another seed")
 	flags.Uint64Var(&f.seed, "seed", 1, "the first seed")
@@ -40,10 +41,10 @@ func (f *matrixFlags) register(c *cobra.Command) {
 	flags.IntVar(&f.parallel, "parallel", 0, "runs at a time; 0 is one per processor. It changes nothing but the time")
 }
 
-func (f *matrixFlags) plan(names []string, progress func(int, int)) (compare.Plan, error) {
+func (f *matrixFlags) plan(names []string, note io.Writer, progress func(int, int)) (compare.Plan, error) {
 	p := compare.Plan{Seeds: f.seeds, Seed: f.seed, Least: f.least, Capacities: f.capacity, Parallel: f.parallel, Progress: progress}
 	var err error
-	if p.Scenarios, err = loadScenarios(f.scenarios); err != nil {
+	if p.Scenarios, err = loadScenarios(f.scenarios, note); err != nil {
 		return p, err
 	}
 	if !(f.scale > 0) {
@@ -70,22 +71,51 @@ func (f *matrixFlags) plan(names []string, progress func(int, int)) (compare.Pla
 	return p, nil
 }
 
-func loadScenarios(names []string) ([]*bench.Setup, error) {
+// loadScenarios returns the scenarios of these names. Of several that a pattern or "all" means, those that cannot run here
+// are left out, with a line to note: they replay a trace that is absent, or show what does not fit.
+func loadScenarios(names []string, note io.Writer) ([]*bench.Setup, error) {
 	var out []*bench.Setup
 	for _, name := range names {
-		list := []string{name}
-		if name == "all" {
-			list = scenarios.Names()
+		list, several := []string{name}, false
+		if name == "all" || strings.ContainsAny(name, "*?") {
+			list, several = matching(name), true
+			if len(list) == 0 {
+				return nil, fmt.Errorf("no scenario is called like %q; there are %s", name, strings.Join(scenarios.Names(), ", "))
+			}
 		}
 		for _, n := range list {
 			s, err := bench.Load(n)
-			if err != nil {
-				return nil, err
+			if err == nil && several {
+				err = s.Runs()
 			}
-			out = append(out, s)
+			switch {
+			case err != nil && several:
+				fmt.Fprintf(note, "fairlead: %s is left out: %v\n", n, err)
+			case err != nil:
+				return nil, err
+			default:
+				out = append(out, s)
+			}
 		}
 	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("none of %s can run here", strings.Join(names, ", "))
+	}
 	return out, nil
+}
+
+// matching returns the scenarios that a pattern means.
+func matching(pattern string) []string {
+	if pattern == "all" {
+		return scenarios.Names()
+	}
+	var out []string
+	for _, n := range scenarios.Names() {
+		if ok, err := path.Match(pattern, n); err == nil && ok {
+			out = append(out, n)
+		}
+	}
+	return out
 }
 
 // outputs are the files that a command writes beside what it prints.
@@ -159,7 +189,7 @@ run is past its capacity no ratio of latencies is made: the rates up to which an
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			show, clear := progress(c.ErrOrStderr())
-			p, err := f.plan(args, show)
+			p, err := f.plan(args, c.ErrOrStderr(), show)
 			if err != nil {
 				return err
 			}

@@ -42,7 +42,7 @@ which the client sent late is flagged invalid. Ctrl-C ends a run, and what there
   fairlead bench run --workload inference-perf.yaml --target http://127.0.0.1:8080 --model llama-3.1-8b`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			setups, err := loadScenarios([]string{f.scenario})
+			setups, err := loadScenarios([]string{f.scenario}, c.ErrOrStderr())
 			if err != nil {
 				return err
 			}

@@ -27,7 +27,7 @@ configuration by its name.`,
   fairlead bench sweep --scenario s4 --policy config.yaml --axis prefix-cache-scorer=0,1,2,3,4 --axis queue-scorer=1,2,3 -o sweep.html`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			setups, err := loadScenarios([]string{scenario})
+			setups, err := loadScenarios([]string{scenario}, c.ErrOrStderr())
 			if err != nil {
 				return err
 			}

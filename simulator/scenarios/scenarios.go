@@ -124,7 +124,8 @@ type Targets struct {
 	LongTTFT   time.Duration `yaml:"longTTFT" json:"longTTFTNanos,omitempty"`
 }
 
-// Names returns the names of the scenarios that ship, in order.
+// Names returns the names of the scenarios that ship, in order: the numbered ones, the cells of comparisons (c-), the layouts of
+// sets.
 func Names() []string {
 	entries, err := files.ReadDir(".")
 	if err != nil {
