@@ -37,12 +37,12 @@ func fleetLines() ([]extproc.Line, error) {
 	best := time.Duration(0)
 	requests := 0
 	for range 3 {
-		start := time.Now()
+		start := spent() // of the processor: a run is too long to pass without an interruption on a busy machine
 		n, err := simulate(spec)
 		if err != nil {
 			return nil, err
 		}
-		if took := time.Since(start); best == 0 || took < best {
+		if took := spent() - start; best == 0 || took < best {
 			best, requests = took, n
 		}
 	}

@@ -149,32 +149,33 @@ func reported(name, figure, budget string, value float64) extproc.Line {
 
 func micros(ns float64) string { return fmt.Sprintf("%.2f us", ns/1000) }
 
-// nanos is the time of one operation, as the best of five measurements of about 60 ms: what the machine does beside only
-// ever adds.
+// nanos is the time of one operation, as the best of a hundred measurements of about 3 ms: what the machine does beside only
+// ever adds, and a span that is shorter than a turn of the kernel's scheduler may pass without an interruption however busy
+// the machine is.
 func nanos(op func()) float64 {
+	const span = 3 * time.Millisecond
 	n := 1
 	for {
-		start := time.Now()
-		for range n {
-			op()
-		}
-		if took := time.Since(start); took > 20*time.Millisecond {
-			n = max(int(float64(n)*60e6/float64(took)), 1)
+		took := timed(op, n)
+		if took > span/3 {
+			n = max(int(float64(n)*float64(span)/float64(took)), 1)
 			break
 		}
 		n *= 2
 	}
-	best := 0.0
-	for range 5 {
-		start := time.Now()
-		for range n {
-			op()
-		}
-		if ns := float64(time.Since(start)) / float64(n); best == 0 || ns < best {
-			best = ns
-		}
+	best := timed(op, n)
+	for range 99 {
+		best = min(best, timed(op, n))
 	}
-	return best
+	return float64(best) / float64(n)
+}
+
+func timed(op func(), n int) time.Duration {
+	start := time.Now()
+	for range n {
+		op()
+	}
+	return time.Since(start)
 }
 
 // allocations is the number of allocations of one operation, on average over many.
