@@ -81,9 +81,16 @@ type Group struct {
 	Name    string `json:"name"`
 	Offered int    `json:"offered"`
 	Refused int    `json:"refused"`
+	Failed  int    `json:"failed,omitempty"`
+	Aborted int    `json:"aborted,omitempty"`
 	Goodput Number `json:"goodput"` // share of what it offered
-	TTFT    Spread `json:"ttftSeconds"`
-	ITL     Spread `json:"itlSeconds"`
+
+	// Tokens are those that it was served: prompt and answer of completed requests. Reasons are those of refusals and failures.
+	Tokens  int64          `json:"servedTokens"`
+	Reasons map[string]int `json:"reasons,omitempty"`
+
+	TTFT Spread `json:"ttftSeconds"`
+	ITL  Spread `json:"itlSeconds"`
 }
 
 // Figures are a run, or what was measured of one.
@@ -92,6 +99,7 @@ type Figures struct {
 	Completed  int            `json:"completed"`
 	Refused    int            `json:"refused"`
 	Failed     int            `json:"failed"`
+	Aborted    int            `json:"aborted,omitempty"` // by their clients; none of them is good
 	Unfinished int            `json:"unfinished"`
 	Reasons    map[string]int `json:"reasons,omitempty"` // of those that were refused or failed
 	Good       int            `json:"good"`
@@ -150,15 +158,28 @@ func Good(o *fleet.Outcome, t scenarios.Targets) bool {
 
 // collected are the values of a set of outcomes.
 type collected struct {
-	offered, refused, good              int
+	offered, good                       int
+	refused, failed, aborted            int
+	reasons                             map[string]int
 	ttft, itl, gap, e2e, queue, prefill []float64
 	prompt, cached, generated, finished int64
 }
 
 func (c *collected) add(o *fleet.Outcome, t scenarios.Targets) {
 	c.offered++
-	if o.Status == fleet.Refused {
+	switch o.Status {
+	case fleet.Refused:
 		c.refused++
+	case fleet.Failed:
+		c.failed++
+	case fleet.Aborted:
+		c.aborted++
+	}
+	if o.Status == fleet.Refused || o.Status == fleet.Failed {
+		if c.reasons == nil {
+			c.reasons = map[string]int{}
+		}
+		c.reasons[o.Reason]++
 	}
 	if Good(o, t) {
 		c.good++
@@ -196,12 +217,15 @@ func share(part, of int64) Number {
 }
 
 func (c *collected) group(name string) Group {
-	return Group{name, c.offered, c.refused, share(int64(c.good), int64(c.offered)), SpreadOf(c.ttft), SpreadOf(c.itl)}
+	return Group{
+		Name: name, Offered: c.offered, Refused: c.refused, Failed: c.failed, Aborted: c.aborted, Goodput: share(int64(c.good), int64(c.offered)),
+		Tokens: c.prompt + c.generated, Reasons: c.reasons, TTFT: SpreadOf(c.ttft), ITL: SpreadOf(c.itl),
+	}
 }
 
 // Figures returns the figures of a run of the setup, without the requests that arrived during its warm-up.
 func (s *Setup) Figures(r *fleet.Result) *Figures {
-	f := &Figures{Reasons: map[string]int{}}
+	f := &Figures{}
 	var all collected
 	classes := make([]collected, len(s.Requests.Streams))
 	tenants := make([]collected, s.Requests.Tenants())
@@ -220,18 +244,13 @@ func (s *Setup) Figures(r *fleet.Result) *Figures {
 		if int(o.Tenant) < len(tenants) {
 			tenants[o.Tenant].add(o, s.Targets)
 		}
-		switch o.Status {
-		case fleet.Refused, fleet.Failed:
-			f.Reasons[o.Reason]++
-			if o.Status == fleet.Failed {
-				f.Failed++
-			}
-		case fleet.Unfinished:
+		if o.Status == fleet.Unfinished {
 			f.Unfinished++
 		}
 		f.Preemptions += int64(o.Preemptions)
 	}
 	f.Offered, f.Refused, f.Good, f.Completed = all.offered, all.refused, all.good, int(all.finished)
+	f.Failed, f.Aborted, f.Reasons = all.failed, all.aborted, all.reasons
 	f.Goodput = share(int64(all.good), int64(all.offered))
 	f.OfferedRate, f.GoodRate, f.InputRate, f.OutputRate = Unknown, Unknown, Unknown, Unknown
 	if span := seconds(last - first); span > 0 {

@@ -7,14 +7,16 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/benchmarks/policy"
+	"github.com/fairlead/fairlead/benchmarks/workload"
 	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/simulator/fleet"
 )
 
-// After any storm of crashes, restarts, hangs, drains and joins, every request has one ending, and the production books
+// After any storm of crashes, restarts, hangs, drains, joins and clients that go away, every request has one ending, and the production books
 // are at zero.
 func TestBooksReturnToZero(t *testing.T) {
 	spec := conversation(t, 300)
+	spec.Streams[0].Aborts = workload.Aborts{Share: 0.2, After: workload.Distribution{Type: "exponential", Mean: 3}}
 	const end = 90e9
 	for seed := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed, 's'))
@@ -34,11 +36,19 @@ func TestBooksReturnToZero(t *testing.T) {
 			}
 		}
 		events = append(events, fleet.Event{At: end / 2, Kind: fleet.Add, Pod: 0}, fleet.Event{At: end / 2, Kind: fleet.Drain, Pod: 1})
+		aborted := 0
 		result, d := run(t, policy.Default, spec, seed, func(o *fleet.Options) { o.Events = events })
 		for i := range result.Outcomes {
-			if o := &result.Outcomes[i]; o.Status == fleet.Unfinished {
+			o := &result.Outcomes[i]
+			if o.Status == fleet.Unfinished {
 				t.Errorf("seed %d: request %d has no ending: %+v", seed, i, o)
 			}
+			if o.Status == fleet.Aborted {
+				aborted++
+			}
+		}
+		if aborted < 20 {
+			t.Errorf("seed %d: %d clients went away; the test shows little", seed, aborted)
 		}
 		if n := d.(*policy.Production).Open(); n != 0 {
 			t.Errorf("seed %d: %d bookings are left", seed, n)

@@ -2,6 +2,8 @@ package policy
 
 import (
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/fairlead/fairlead/pkg/config"
 	"github.com/fairlead/fairlead/pkg/exchange"
@@ -18,7 +20,12 @@ type Production struct {
 	open      map[uint64]*request
 	woken     []uint64
 	usage     openai.Usage // of the request that ends
+	tenants   []string     // their names, by number
+	wishes    map[wish]openai.Headers
 }
+
+// wish is what a client says that it wants.
+type wish struct{ ttft, itl time.Duration }
 
 // request is one that the scheduler has not finished with.
 type request struct {
@@ -41,7 +48,7 @@ func newProduction(file *config.File, seed uint64) (*Production, error) {
 	if n := len(built.Plans); n != 1 {
 		return nil, fmt.Errorf("policy %q: %d pools; a simulated fleet is one pool", file.Name, n)
 	}
-	p := &Production{pool: pool.New(built.Plans[0].Pool.Name, reason.Discard{}), open: map[uint64]*request{}}
+	p := &Production{pool: pool.New(built.Plans[0].Pool.Name, reason.Discard{}), open: map[uint64]*request{}, wishes: map[wish]openai.Headers{}}
 	o := exchange.Defaults()
 	o.Built, o.Pools, o.Seed = built, []*pool.Pool{p.pool}, seed
 	o.RecordEvery, o.RecordRing = 0, 0
@@ -62,11 +69,35 @@ func (p *Production) Observe(now pool.Instant, member int32, s pool.Sample) {
 }
 
 // Arrive decides.
-func (p *Production) Arrive(now pool.Instant, number uint64, _ *fleet.Request, s *openai.Summary) fleet.Answer {
+func (p *Production) Arrive(now pool.Instant, number uint64, from *fleet.Request, s *openai.Summary) fleet.Answer {
 	r := &request{by: p, number: number}
 	r.x = p.scheduler.Begin(now, r)
 	p.open[number] = r
-	return p.answer(r, r.x.Described(now, s))
+	return p.answer(r, r.x.Described(now, s, p.said(from)))
+}
+
+// said is what the request's headers would say.
+func (p *Production) said(r *fleet.Request) exchange.Said {
+	for int(r.Tenant) >= len(p.tenants) {
+		p.tenants = append(p.tenants, "tenant-"+strconv.Itoa(len(p.tenants)))
+	}
+	out := exchange.Said{FairnessID: p.tenants[r.Tenant], Priority: r.Priority}
+	if w := (wish{r.TTFT, r.ITL}); w != (wish{}) {
+		h, known := p.wishes[w]
+		if !known {
+			for _, one := range []struct {
+				name  string
+				value time.Duration
+			}{{"x-llm-d-slo-ttft-ms", w.ttft}, {"x-llm-d-slo-tpot-ms", w.itl}} {
+				if one.value > 0 {
+					h = append(h, openai.Header{Name: one.name, Value: strconv.FormatFloat(float64(one.value)/1e6, 'f', -1, 64)})
+				}
+			}
+			p.wishes[w] = h
+		}
+		out.Headers = h
+	}
+	return out
 }
 
 func (p *Production) answer(r *request, a exchange.Action) fleet.Answer {

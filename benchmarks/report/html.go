@@ -118,6 +118,21 @@ func (p *page) cell(r *compare.Report, c *compare.Cell) {
 		p.f(`</tr>`)
 	}
 	p.f(`</table></div>`)
+	for _, list := range groups(c) {
+		p.f(`<div class="wide"><table><tr><th>%s</th>`, list.what)
+		for _, h := range groupHeader {
+			p.f(`<th>%s</th>`, html.EscapeString(h))
+		}
+		p.f(`</tr>`)
+		for _, row := range list.rows {
+			p.f(`<tr>`)
+			for _, cell := range row {
+				p.f(`<td>%s</td>`, html.EscapeString(cell))
+			}
+			p.f(`</tr>`)
+		}
+		p.f(`</table></div>`)
+	}
 	for k := 1; k < len(c.Arms); k++ {
 		p.differences(c, k)
 	}

@@ -169,3 +169,51 @@ func TestHeatMaps(t *testing.T) {
 		t.Errorf("neither the best nor what is saturated is marked in\n%s", text.String())
 	}
 }
+
+// Who was refused, by class and by tenant, stands in every report.
+func TestClassesAndTenants(t *testing.T) {
+	r, err := compare.Run(context.Background(), compare.Plan{
+		Scenarios: []*bench.Setup{setup(t, `name: classes
+fleet: [{pods: 1, hardware: h100-sxm, model: llama-3.1-8b, maxSeqs: 2, maxWaiting: 3}]
+targets: {ttft: 1s}
+workload:
+  requests: 300
+  arrivals: {type: poisson, rate: 20}
+  streams:
+  - {name: gold, share: 0.3, priority: 10, independent: {input: 500, output: 50}}
+  - {name: bronze, share: 0.7, tenants: 3, independent: {input: 500, output: 50}, aborts: {share: 0.2, after: 0.5}}
+`)},
+		Policies: []policy.Policy{named(t, "round-robin"), named(t, "random")}, Seeds: 2, Seed: 1, NoCapacities: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := r.Cells[0].Arms[0].Runs[0]
+	gold, bronze := f.Classes[0], f.Classes[1]
+	if gold.Failed == 0 || gold.Failed != gold.Reasons["engine_queue_full"] || gold.Aborted != 0 || bronze.Aborted == 0 || gold.Tokens == 0 {
+		t.Errorf("gold %+v\nbronze %+v", gold, bronze)
+	}
+	tokens := int64(0)
+	for _, tenant := range f.Tenants {
+		tokens += tenant.Tokens
+	}
+	if len(f.Tenants) != 4 || tokens != gold.Tokens+bronze.Tokens {
+		t.Errorf("%d tenants were served %d tokens, the classes %d", len(f.Tenants), tokens, gold.Tokens+bronze.Tokens)
+	}
+	for name, write := range map[string]func(*bytes.Buffer) error{
+		"text":     func(w *bytes.Buffer) error { return report.Text(w, r) },
+		"markdown": func(w *bytes.Buffer) error { return report.Markdown(w, r) },
+		"html":     func(w *bytes.Buffer) error { return report.HTML(w, r) },
+		"run":      func(w *bytes.Buffer) error { return report.Run(w, "x", f) },
+	} {
+		var out bytes.Buffer
+		if err := write(&out); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"gold", "bronze", "tenant-3", "engine_queue_full", "served tokens"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("%s: no %q in\n%s", name, want, out.String())
+			}
+		}
+	}
+}

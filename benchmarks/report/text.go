@@ -30,6 +30,12 @@ func Text(w io.Writer, r *compare.Report) error {
 		for k := range c.Arms {
 			fmt.Fprintln(t, "  "+strings.Join(append(row(&c.Arms[k]), capacity(&c.Arms[k])), "\t"))
 		}
+		for _, list := range groups(c) {
+			fmt.Fprintln(t, "  "+strings.Join(append([]string{list.what}, groupHeader...), "\t"))
+			for _, row := range list.rows {
+				fmt.Fprintln(t, "  "+strings.Join(row, "\t"))
+			}
+		}
 		if err := t.Flush(); err != nil {
 			return err
 		}
@@ -90,6 +96,15 @@ func Markdown(w io.Writer, r *compare.Report) error {
 			line(append(row(a), capacity(a), verdict(a), interval))
 		}
 		fmt.Fprintln(w)
+		for _, list := range groups(c) {
+			head := append([]string{list.what}, groupHeader...)
+			line(head)
+			line(slices.Repeat([]string{"---"}, len(head)))
+			for _, row := range list.rows {
+				line(row)
+			}
+			fmt.Fprintln(w)
+		}
 	}
 	return nil
 }
@@ -131,7 +146,11 @@ func JSON(w io.Writer, v any) error {
 func Run(w io.Writer, name string, f *bench.Figures) error {
 	fmt.Fprintf(w, "%s\n", name)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "  offered\t%d at %s/s\tcompleted %d, refused %d, failed %d, unfinished %d\n", f.Offered, figure(f.OfferedRate), f.Completed, f.Refused, f.Failed, f.Unfinished)
+	aborted := ""
+	if f.Aborted > 0 {
+		aborted = fmt.Sprintf("aborted %d, ", f.Aborted)
+	}
+	fmt.Fprintf(t, "  offered\t%d at %s/s\tcompleted %d, refused %d, failed %d, %sunfinished %d\n", f.Offered, figure(f.OfferedRate), f.Completed, f.Refused, f.Failed, aborted, f.Unfinished)
 	for _, why := range slices.Sorted(keys(f.Reasons)) {
 		fmt.Fprintf(t, "  \t%s\t%d\n", why, f.Reasons[why])
 	}
@@ -157,9 +176,9 @@ func Run(w io.Writer, name string, f *bench.Figures) error {
 		if len(list) == 0 {
 			continue
 		}
-		fmt.Fprintln(t, "  \toffered\trefused\tgoodput\tTTFT p50\tp99\tITL p99")
-		for _, g := range list {
-			fmt.Fprintf(t, "  %s\t%d\t%d\t%s\t%s\t%s\t%s\n", g.Name, g.Offered, g.Refused, percent(g.Goodput), duration(g.TTFT.P50), duration(g.TTFT.P99), duration(g.ITL.P99))
+		fmt.Fprintln(t, "  \t"+strings.Join(groupHeader, "\t"))
+		for i := range list {
+			fmt.Fprintln(t, "  "+strings.Join(groupRow(list[i].Name, list[i:i+1]), "\t"))
 		}
 	}
 	return t.Flush()

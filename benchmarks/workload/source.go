@@ -93,6 +93,7 @@ type planned struct {
 
 func (s *Source) plan(r *fleet.Request, fresh bool) {
 	s.order++
+	s.streams[r.Class].claim(r)
 	s.pending.Push(planned{r.At, s.order, r, fresh})
 }
 
@@ -163,7 +164,7 @@ type stream struct {
 	ramp    pool.Instant
 	replay  *replay
 
-	lengths, choices, waits, labels *rand.Rand
+	lengths, choices, waits, labels, patience *rand.Rand
 
 	popular      popularity
 	prefixes     []chain // of groups, made when first asked for
@@ -192,7 +193,7 @@ func (s *Source) open(st *Stream, class, tenant int32, seed uint64) (*stream, er
 	draw := func(concern uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(class)<<8|concern)) }
 	out := &stream{
 		Stream: st, class: class, tenant: tenant, blockTokens: s.spec.BlockTokens, model: s.spec.Model, bound: s.spec.ClientBound,
-		lengths: draw('l'), choices: draw('c'), waits: draw('w'), labels: draw('t'),
+		lengths: draw('l'), choices: draw('c'), waits: draw('w'), labels: draw('t'), patience: draw('g'),
 		conversation: st.Conversation, named: map[string]int32{},
 	}
 	if st.Trace != nil {
@@ -274,6 +275,14 @@ func (st *stream) fresh(at pool.Instant) *fleet.Request {
 		st.open(r)
 	}
 	return r
+}
+
+// claim says what the client of a request wants, and how long it waits.
+func (st *stream) claim(r *fleet.Request) {
+	r.TTFT, r.ITL = st.SLO.TTFT, st.SLO.ITL
+	if st.Aborts.Share > 0 && st.patience.Float64() < st.Aborts.Share {
+		r.GivesUp = max(seconds(st.Aborts.After.draw(st.patience)), 1)
+	}
 }
 
 // root is the empty prompt: those of different adapters share nothing.

@@ -50,6 +50,10 @@ type Stream struct {
 	Tenants  int   `yaml:"tenants"`
 	Priority int32 `yaml:"priority"`
 
+	// SLO is what clients say that they want; nothing where it is left out. Aborts are those that do not wait for the end.
+	SLO    SLO    `yaml:"slo"`
+	Aborts Aborts `yaml:"aborts"`
+
 	// Adapters are shares of requests by adapter, the first of adapter 1; what is left asks for the base model.
 	Adapters []float64 `yaml:"adapters"`
 
@@ -60,6 +64,31 @@ type Stream struct {
 	Siblings     *Siblings     `yaml:"siblings"`
 	Trace        *Trace        `yaml:"trace"`
 	Like         *Like         `yaml:"like"`
+}
+
+// SLO is a time to the first token and one between tokens; 0 is nothing said.
+type SLO struct {
+	TTFT time.Duration `yaml:"ttft"`
+	ITL  time.Duration `yaml:"itl"`
+}
+
+// Aborts are requests whose clients go away before the answer's end: a share of all, so many seconds after they came. One
+// whose answer is complete by then is not aborted.
+type Aborts struct {
+	Share float64      `yaml:"share"`
+	After Distribution `yaml:"after"`
+}
+
+func (a *Aborts) check() error {
+	switch {
+	case !(a.Share >= 0 && a.Share <= 1):
+		return fmt.Errorf("aborts: share is %v; 0 to 1", a.Share)
+	case a.Share > 0 && !a.After.given():
+		return errors.New("aborts: after is missing; the seconds after which clients go away")
+	case a.Share > 0:
+		return a.After.check()
+	}
+	return nil
 }
 
 // Parse reads a workload from YAML. A member that is not known is an error with its line.
@@ -138,8 +167,13 @@ func (s *Spec) completeStream(i int, bounded bool) error {
 		return fmt.Errorf("%s has %d contents; exactly one of sharedPrefix, conversation, documents, independent, siblings, trace and like", where, n)
 	case st.Tenants < 1:
 		return fmt.Errorf("%s has %d tenants; at least 1", where, st.Tenants)
+	case st.SLO.TTFT < 0 || st.SLO.ITL < 0:
+		return fmt.Errorf("%s: slo of %v and %v; neither may be negative", where, st.SLO.TTFT, st.SLO.ITL)
 	case sum > 1+1e-9:
 		return fmt.Errorf("%s: the shares of its adapters sum to %v; at most 1", where, sum)
+	}
+	if err := st.Aborts.check(); err != nil {
+		return fmt.Errorf("%s: %w", where, err)
 	}
 	if st.Trace != nil {
 		return st.Trace.check(where, s.BlockTokens)

@@ -55,7 +55,7 @@ func (r *run) burst(args []string) error {
 	r.last = nil
 	for range n {
 		s := &sent{x: r.scheduler.Begin(r.now, nil)}
-		a := s.x.Described(r.now, r.summary(p))
+		a := s.x.Described(r.now, r.summary(p), exchange.Said{})
 		switch a.Do {
 		case exchange.Forward:
 			s.to = r.names(a.To)

@@ -155,11 +155,22 @@ func (x *Exchange) Unseen(now pool.Instant) Action {
 	return x.advance(now)
 }
 
+// Said is what a client's headers would have said, and what would have been resolved from them, in virtual time.
+type Said struct {
+	FairnessID, Objective string
+	Priority              int32
+
+	// Headers are those of which stages and producers make something themselves, such as the latencies that the client wants.
+	// They must not change while the request runs.
+	Headers openai.Headers
+}
+
 // Described takes the place of headers and body in virtual time: a trace has no bytes, its hashes come with the summary.
-func (x *Exchange) Described(now pool.Instant, s *openai.Summary) Action {
+func (x *Exchange) Described(now pool.Instant, s *openai.Summary, by Said) Action {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.r.Now, x.r.API, x.r.Body, x.bodyEnd = now, openai.ChatCompletions, s, true
+	x.r.Headers, x.r.FairnessID, x.r.Objective, x.r.Target.Priority = by.Headers, by.FairnessID, by.Objective, by.Priority
 	x.via = Via{Adapter: "virtual", Fallbacks: true, Sees: plugins.FirstByte | plugins.Usage, StreamLasts: true, TellsEnd: true}
 	x.body.done = true
 	return x.advance(now)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/pkg/reason"
@@ -194,4 +195,19 @@ func TestTheQueueLetsGoWhenCapacityIsFreed(t *testing.T) {
 		x.Response(w.now, nil, a.To[0], true) // frees, and the next is decided at this same instant
 	}
 	w.wantOpen(0)
+}
+
+func TestVirtualTimeTellsWhoAsks(t *testing.T) {
+	asks := &stage{phase: plugins.AtAdmit}
+	w := newWorld(t, nil, nil, instance("asks", asks))
+	x := w.begin()
+	s := openai.NewSummary()
+	s.Complete = true
+	said := exchange.Said{FairnessID: "team-a", Objective: "chat", Priority: -3, Headers: openai.Headers{{Name: "x-llm-d-slo-ttft-ms", Value: "200"}}}
+	if a := x.Described(w.now, s, said); a.Do != exchange.Forward {
+		t.Fatalf("got %v, want forward", a.Do)
+	}
+	if r := asks.r; r.FairnessID != "team-a" || r.Objective != "chat" || r.Target.Priority != -3 || r.Headers.Get("x-llm-d-slo-ttft-ms") != "200" {
+		t.Errorf("the stage saw %q, %q, priority %d, headers %v", r.FairnessID, r.Objective, r.Target.Priority, r.Headers)
+	}
 }

@@ -33,6 +33,10 @@ type Request struct {
 	Headers openai.Headers // the client's, control and identity headers taken out
 	Steered []string       // endpoints that test-epp-endpoint-selection names; only who is told to heeds them
 
+	// Headers: what the control headers said, where they are trusted. FairnessID is whose share of the capacity the request uses,
+	// Objective the name of what is wanted of it; empty where nothing was said.
+	FairnessID, Objective string
+
 	// Body: model, flags, limits, prompt spans; nil without a body, or with one that is passed through unread.
 	Body *openai.Summary
 

@@ -48,10 +48,12 @@ type Fleet struct {
 	scrapeNext pool.Instant // the earliest of the pods', 0 for never
 	due        pool.Instant // of the decider, 0 for never
 
-	requests  []*Request // by number
+	requests  []*Request  // by number
+	ids       []engine.ID // in the engine that serves them, by number
+	patience  Heap[timed] // when clients give up; those of requests that have ended are dropped when they come
 	transfer  Transfer
 	splits    map[int64]*split
-	transfers Heap[ready]
+	transfers Heap[timed]
 	holding   int // requests that the decider holds
 	open      int // requests that have not ended
 	released  []Answer
@@ -136,6 +138,8 @@ func (f *Fleet) Run() (*Result, error) {
 			f.unlist()
 		case transferred:
 			f.loaded(f.transfers.Pop())
+		case givesUp:
+			f.giveUp(uint64(f.patience.Pop().number))
 		case scraped:
 			for _, p := range f.pods {
 				if p.scrapeAt != 0 && p.scrapeAt <= f.now {
@@ -167,6 +171,7 @@ const (
 	planned
 	noticed
 	transferred
+	givesUp
 	scraped
 	read
 	decides
@@ -195,6 +200,9 @@ func (f *Fleet) next() (at pool.Instant, what event) {
 	if len(f.transfers) > 0 {
 		earlier(f.transfers[0].at, transferred)
 	}
+	if len(f.patience) > 0 {
+		earlier(f.patience[0].at, givesUp)
+	}
 	if f.scrapeNext != 0 {
 		earlier(f.scrapeNext, scraped)
 	}
@@ -216,7 +224,7 @@ func (f *Fleet) next() (at pool.Instant, what event) {
 // stuck reports whether nothing but readings would ever happen: requests are held or hang, and no event will free them.
 func (f *Fleet) stuck(coming bool) bool {
 	_, step := f.steps.first()
-	return !coming && step == never && len(f.events) == 0 && f.unlistNext == 0 && f.due == 0 && len(f.transfers) == 0
+	return !coming && step == never && len(f.events) == 0 && f.unlistNext == 0 && f.due == 0 && len(f.transfers) == 0 && len(f.patience) == 0
 }
 
 // runSteps brings pods forward, one after the other, for as long as nothing else can come between: until something else is
@@ -254,6 +262,9 @@ func (f *Fleet) otherwise() pool.Instant {
 	}
 	if len(f.transfers) > 0 {
 		limit = min(limit, f.transfers[0].at)
+	}
+	if len(f.patience) > 0 {
+		limit = min(limit, f.patience[0].at)
 	}
 	if t, ok := f.source.Peek(); ok {
 		limit = min(limit, t)
@@ -381,8 +392,11 @@ func (f *Fleet) arrive(r *Request) {
 		Arrived: f.now, Prompt: r.Prompt, Output: r.Output, Pod: nobody,
 		Session: r.Session, Tenant: r.Tenant, Class: r.Class, Priority: r.Priority,
 	})
-	f.requests = append(f.requests, r)
+	f.requests, f.ids = append(f.requests, r), append(f.ids, engine.ID{})
 	f.open++
+	if r.GivesUp > 0 {
+		f.patience.Push(timed{f.now + r.GivesUp, int64(number)})
+	}
 	a := f.decider.Arrive(f.now, number, r, f.describe(r))
 	a.Number = number
 	if a.Held {
@@ -469,7 +483,7 @@ func (f *Fleet) add(p *pod, number uint64, r engine.Request) (engine.ID, bool) {
 	for int(id.Slot) >= len(p.live) {
 		p.live = append(p.live, nobody)
 	}
-	p.live[id.Slot] = int64(number)
+	p.live[id.Slot], f.ids[number] = int64(number), id
 	p.running++
 	if _, busy := p.engine.Next(); !busy && !p.hung {
 		f.step(p, f.asElapsed(f.now))
@@ -489,6 +503,10 @@ func (f *Fleet) askDue() {
 			return
 		}
 		for _, a := range f.released {
+			if f.result.Outcomes[a.Number].Pod != nobody {
+				f.takeBack(a)
+				continue
+			}
 			f.holding--
 			f.follow(a)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +75,7 @@ func (d *turns) Unreachable(_ pool.Instant, number uint64, member int32) fleet.A
 func (d *turns) FirstToken(pool.Instant, uint64) {}
 
 func (d *turns) Finish(now pool.Instant, number uint64, u openai.Usage, clean bool) {
+	d.held = slices.DeleteFunc(d.held, func(held uint64) bool { return held == number })
 	if !clean {
 		d.told = append(d.told, fmt.Sprintf("%v request %d broke", time.Duration(now).Round(time.Millisecond), number))
 	}

@@ -1,7 +1,18 @@
 package fleet
 
+import "github.com/fairlead/fairlead/pkg/pool"
+
 // Heap is a binary heap: Pop takes out the value that no other is before. Values that neither is before come in no set order.
 type Heap[T interface{ Before(T) bool }] []T
+
+// timed is a request of which something is due.
+type timed struct {
+	at     pool.Instant
+	number int64
+}
+
+// Before orders them by instant, then number.
+func (t timed) Before(q timed) bool { return t.at < q.at || t.at == q.at && t.number < q.number }
 
 // Push adds a value.
 func (q *Heap[T]) Push(v T) {

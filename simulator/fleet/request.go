@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/pool"
@@ -25,6 +26,12 @@ type Request struct {
 	// Model is the name that the client asks for. Adapter is its LoRA adapter in the engine, 0 for none.
 	Model   string
 	Adapter int32
+
+	// TTFT and ITL are what the client says that it wants: the time to its first token, and between two; 0 where it says nothing.
+	TTFT, ITL time.Duration
+
+	// GivesUp is how long after its arrival the client goes away, whatever it got by then; 0: never.
+	GivesUp pool.Instant
 
 	// Session, Tenant and Class group requests in reports; Priority is what the client may claim. Session is what a client
 	// that keeps its connection would keep it for.
@@ -68,12 +75,14 @@ type Decider interface {
 	// names another, or refuses.
 	Unreachable(now pool.Instant, number uint64, member int32) Answer
 
-	// FirstToken and Finish say how the answer goes. A request that is not clean was broken off by its engine.
+	// FirstToken and Finish say how the answer goes. A request that is not clean was broken off, by its engine or because its
+	// client went away; the latter may come while it is held.
 	FirstToken(now pool.Instant, number uint64)
 	Finish(now pool.Instant, number uint64, u openai.Usage, clean bool)
 
 	// Due is asked at the instant next of the call before, and after every event in which requests are held. It appends to
-	// released those held ones that may go or are refused; next is 0 for never.
+	// released those held ones that may go or are refused, and those that it takes back from their engine before their first
+	// token, which are refused; of these it hears nothing more. next is 0 for never.
 	Due(now pool.Instant, released []Answer) (_ []Answer, next pool.Instant)
 }
 

@@ -16,11 +16,12 @@ const (
 	Completed
 	Refused // by the scheduler
 	Failed  // by its engine: crashed, or too full to take it
+	Aborted // by its client, which went away
 )
 
 // String returns the name of s.
 func (s Status) String() string {
-	return [...]string{"unfinished", "completed", "refused", "failed"}[s]
+	return [...]string{"unfinished", "completed", "refused", "failed", "aborted"}[s]
 }
 
 // Outcome is what a request came to. Instants that did not come are 0; a run does not begin before instant 1.

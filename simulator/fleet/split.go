@@ -23,15 +23,6 @@ type split struct {
 	prefilled       bool // its part is done, and it holds the blocks
 }
 
-// ready is a transfer that is to be complete.
-type ready struct {
-	at     pool.Instant
-	number int64
-}
-
-// Before orders them by instant, then number.
-func (r ready) Before(q ready) bool { return r.at < q.at || r.at == q.at && r.number < q.number }
-
 // prefill sends a request to the member that computes its prompt. As in vLLM's P/D, it is asked for one token there, and its
 // blocks are held until they were fetched.
 func (f *Fleet) prefill(p, decode *pod, number uint64) {
@@ -90,11 +81,11 @@ func (f *Fleet) fetch(p *pod, l engine.Loading) {
 	if rate > 0 {
 		took += time.Duration(float64(l.Tokens) * float64(profile.KVBytesPerToken) / rate * 1e9)
 	}
-	f.transfers.Push(ready{f.now + pool.Instant(took), p.live[l.ID.Slot]})
+	f.transfers.Push(timed{f.now + pool.Instant(took), p.live[l.ID.Slot]})
 }
 
 // loaded ends a transfer: the one engine lets go of the blocks, the other generates.
-func (f *Fleet) loaded(r ready) {
+func (f *Fleet) loaded(r timed) {
 	s := f.splits[r.number]
 	if s == nil || !s.prefilled { // it was broken off meanwhile
 		return
