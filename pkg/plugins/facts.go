@@ -88,6 +88,13 @@ var (
 	// PrefixCredits are what a prefix producer wrote into its index on behalf of the request, one per leg; its own business.
 	PrefixCredits = Fact[RequestValue[[]PrefixCredit]]{Name: "prefix-credits", Unit: "", Source: "a prefix producer"}
 
+	// EngineLoads are what the load model believes of each engine, and Traffics what it believes of the pool's traffic.
+	EngineLoads = Fact[EndpointValues[EngineLoad]]{Name: "engine-load", Unit: "ms and tokens", Source: "load-model-producer"}
+	Traffics    = Fact[RequestValue[Traffic]]{Name: "traffic", Unit: "requests/s and ms", Source: "load-model-producer"}
+
+	// ExpectedOutput is how many tokens the request is expected to generate, bounded by what it may.
+	ExpectedOutput = Fact[RequestValue[int64]]{Name: "expected-output", Unit: "tokens", Source: "output-length-producer"}
+
 	// Labels are the endpoint's labels; they must not be modified.
 	Labels = Fact[EndpointValues[map[string]string]]{Name: "labels", Unit: "", Source: "discovery", pool: fillLabels}
 
