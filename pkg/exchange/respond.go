@@ -294,6 +294,9 @@ func (x *Exchange) booksFall(now pool.Instant) {
 		return
 	}
 	x.booksDown = true
+	if u := x.usageOf(); u.Out > 0 && x.answered {
+		x.pool().Progress(now, x.legs[0].booking, u.Out)
+	}
 	for i := range x.legs {
 		x.pool().End(now, x.legs[i].booking)
 	}

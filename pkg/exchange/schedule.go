@@ -78,7 +78,9 @@ func (x *Exchange) book(c *plugins.Cycle, legs []plugins.Leg, books *pool.Books)
 			e := &c.Snapshot.Slots[id]
 			l.refs[j], l.addrs[j], l.names[j] = e.Ref, e.Addr, plugins.EndpointName(e)
 		}
-		l.load.UncachedPrefill = max(prompt-b.CachedTokens(c, chosen.Endpoints[0]), 0)
+		l.load.Cached = min(b.CachedTokens(c, chosen.Endpoints[0]), max(prompt, 0))
+		l.load.UncachedPrefill = max(prompt-l.load.Cached, 0)
+		l.load.Silent = x.r.API.Generates() && x.r.Body != nil && !x.r.Body.Stream
 		if i == 0 {
 			l.load.Decode = x.expectedOutput()
 		}

@@ -6,13 +6,23 @@ import (
 )
 
 // Load is what one leg costs an endpoint, in tokens. Negative counts as 0, and more than MaxTokens as that.
-type Load struct{ UncachedPrefill, Decode int64 }
+type Load struct {
+	UncachedPrefill, Decode int64
+
+	// Cached is the part of the prompt that the endpoint need not compute, but that the rest attends to.
+	Cached int64
+
+	// Silent says that the answer's first byte does not tell when the prompt is computed, since the whole answer comes at once.
+	Silent bool
+}
 
 // MaxTokens bounds each part of one Load, so that no sum can overflow.
 const MaxTokens = 1 << 31
 
 func (l Load) bounded() Load {
-	return Load{min(max(l.UncachedPrefill, 0), MaxTokens), min(max(l.Decode, 0), MaxTokens)}
+	within := func(tokens int64) int64 { return min(max(tokens, 0), MaxTokens) }
+	l.UncachedPrefill, l.Decode, l.Cached = within(l.UncachedPrefill), within(l.Decode), within(l.Cached)
+	return l
 }
 
 // Books are the columns of own load by ID, never negative, valid only inside Decide. They are read directly and written
@@ -23,12 +33,20 @@ type Books struct {
 	AfterSample   []int32 // of these again, booked at or after the instant of the last sample, which cannot contain them
 	PrefillTokens []int64 // uncached prefill of those without first byte
 	DecodeTokens  []int64 // expected or, after Progress, known decode of all
+	ContextTokens []int64 // the prompts of all, cached parts included
 
 	// BacklogEnds is when the booked prefill is expected to be done, at PrefillPerToken; before now: nothing is booked, or
 	// the engine is late.
 	BacklogEnds     []Instant
 	PrefillPerToken []time.Duration
 
+	// AttentionTokens is the context at which attention doubles the cost of a prompt's token, over all endpoints; 0: never.
+	// HeadersFirst says that engines send an answer's headers before its first token, so that first bytes tell nothing of
+	// prompts. An Observer may set both, for the bookings to come.
+	AttentionTokens float64
+	HeadersFirst    bool
+
+	Tallies []Tally  // what own requests have shown of each engine
 	Samples []Sample // the last ones, written under the same lock
 
 	snapshot *Snapshot
@@ -37,6 +55,7 @@ type Books struct {
 	free     int32   // first of the free entries, linked by next; none if there is none
 	due      []int32 // a heap of the live entries by deadline
 	after    []chain // by ID: those that AfterSample counts, in order of booking
+	meters   []meter // by ID
 }
 
 // Booking is a handle with a generation: a call on one that has ended does nothing and reports false. It ends by itself
@@ -47,12 +66,21 @@ type Booking struct{ Slot, Generation uint32 }
 type entry struct {
 	to              Ref
 	prefill, decode int64   // what stands in the columns for it
+	prompt          int64   // likewise
+	work, mark      int64   // its prefill as Tally counts work, and what was ever booked at its endpoint, with it
+	ahead           int64   // work that was to be done before its first token, its own included
 	at, deadline    Instant // at: when it was booked, or moved
+	began           Instant // when the first byte came
+	then            reading // of its endpoint's meter at that instant
+	tokens          int64   // what it adds to the contexts that decode
 	generation      uint32
 	place           int32 // in due; none when the entry is free
 	prev, next      int32 // in the chain of after, or of free entries
 	begun           bool  // the first byte came
 	counted         bool  // in AfterSample
+	silent          bool  // the first byte tells nothing of the prompt
+	told            bool  // decode is what was generated
+	decoding        bool  // counted among the sequences that decode
 }
 
 // chain is a list of entries, linked through them.
@@ -73,7 +101,7 @@ func (b *Books) Book(to Ref, l Load, deadline Instant) Booking {
 	}
 	i := b.take()
 	e := &b.entries[i]
-	e.deadline, e.begun = deadline, false
+	e.deadline, e.begun, e.silent, e.decoding = deadline, false, false, false
 	b.push(i)
 	b.add(i, to, l)
 	return Booking{Slot: uint32(i), Generation: e.generation}
@@ -94,30 +122,36 @@ func (b *Books) find(h Booking) int32 {
 func (b *Books) add(i int32, to Ref, l Load) {
 	e := &b.entries[i]
 	l = l.bounded()
-	e.to, e.at, e.prefill, e.decode = to, b.clock, l.UncachedPrefill, l.Decode
+	e.to, e.at, e.prefill, e.decode, e.prompt = to, b.clock, l.UncachedPrefill, l.Decode, l.UncachedPrefill+l.Cached
+	e.told, e.began, e.work = false, 0, 0
 	b.Requests[to.ID]++
 	b.DecodeTokens[to.ID] += e.decode
+	b.ContextTokens[to.ID] += e.prompt
 	if e.begun {
 		e.prefill = 0 // an answer has begun: its prefill is done, wherever it was
+		b.decodes(e, b.measure(to.ID))
 		return
 	}
+	e.silent = l.Silent || b.HeadersFirst
 	b.NoFirstByte[to.ID]++
 	b.PrefillTokens[to.ID] += e.prefill
-	b.BacklogEnds[to.ID] = after(max(b.BacklogEnds[to.ID], b.clock), e.prefill, b.PrefillPerToken[to.ID])
+	b.enqueue(e, l)
 	b.count(i)
 }
 
 // remove takes entry i out of the columns.
 func (b *Books) remove(i int32) {
-	b.prefilled(i)
+	b.prefilled(i, false)
 	e := &b.entries[i]
+	b.stop(e)
 	b.Requests[e.to.ID]--
 	b.DecodeTokens[e.to.ID] -= e.decode
-	e.decode = 0
+	b.ContextTokens[e.to.ID] -= e.prompt
+	e.decode, e.prompt = 0, 0
 }
 
 // prefilled takes out of the columns what falls with the first byte, if it has not fallen yet.
-func (b *Books) prefilled(i int32) {
+func (b *Books) prefilled(i int32, firstByte bool) {
 	e := &b.entries[i]
 	if e.begun {
 		return
@@ -127,12 +161,7 @@ func (b *Books) prefilled(i int32) {
 	b.NoFirstByte[id]--
 	b.PrefillTokens[id] -= e.prefill
 	e.prefill = 0
-	// What is left starts now at the earliest. An end that was expected before that stays: it knows of the part that the
-	// engine has already done. One that has passed without the rest being done was too hopeful.
-	ends := after(b.clock, b.PrefillTokens[id], b.PrefillPerToken[id])
-	if b.BacklogEnds[id] <= b.clock || ends < b.BacklogEnds[id] {
-		b.BacklogEnds[id] = ends
-	}
+	b.dequeue(e, firstByte)
 }
 
 // after returns the end of a prefill that begins at from. It saturates.
@@ -151,7 +180,7 @@ func (b *Books) firstByte(h Booking) bool {
 	if i == none {
 		return false
 	}
-	b.prefilled(i)
+	b.prefilled(i, true)
 	b.entries[i].begun = true
 	return true
 }
@@ -164,7 +193,7 @@ func (b *Books) progress(h Booking, decode int64) bool {
 	e := &b.entries[i]
 	decode = Load{Decode: decode}.bounded().Decode
 	b.DecodeTokens[e.to.ID] += decode - e.decode
-	e.decode = decode
+	e.decode, e.told = decode, true
 	return true
 }
 
@@ -183,6 +212,7 @@ func (b *Books) end(h Booking) bool {
 	if i == none {
 		return false
 	}
+	b.tally(&b.entries[i])
 	b.remove(i)
 	b.release(i)
 	return true

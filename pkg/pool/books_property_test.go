@@ -28,6 +28,7 @@ type modelEndpoint struct {
 type modelBooking struct {
 	at           string
 	prefill, dec int64
+	prompt       int64
 	made         Instant
 	deadline     Instant
 	begun        bool
@@ -40,7 +41,9 @@ func (l *ledger) drop(which func(*modelBooking) bool) {
 // column sums of one endpoint.
 type column struct {
 	requests, noFirstByte, afterSample int32
-	prefill, decode                    int64
+	prefill, decode, context           int64
+	waiting                            int64 // of the meter
+	decoding                           int64
 }
 
 func (l *ledger) sums(name string) (c column) {
@@ -50,9 +53,14 @@ func (l *ledger) sums(name string) (c column) {
 		}
 		c.requests++
 		c.decode += b.dec
+		c.context += b.prompt
+		if b.begun {
+			c.decoding++
+		}
 		if !b.begun {
 			c.noFirstByte++
 			c.prefill += b.prefill
+			c.waiting += b.prefill
 			if b.made >= l.members[name].sampled {
 				c.afterSample++
 			}
@@ -72,7 +80,7 @@ func (l *ledger) check(t *rapid.T, p *Pool) {
 			t.Fatalf("%d members, want %d", len(s.Members), len(l.members))
 		}
 		for i := range s.Slots {
-			got := column{b.Requests[i], b.NoFirstByte[i], b.AfterSample[i], b.PrefillTokens[i], b.DecodeTokens[i]}
+			got := column{b.Requests[i], b.NoFirstByte[i], b.AfterSample[i], b.PrefillTokens[i], b.DecodeTokens[i], b.ContextTokens[i], b.meters[i].waiting, b.meters[i].sequences}
 			if s.Slots[i].Incarnation == 0 {
 				if got != (column{}) || b.BacklogEnds[i] != 0 {
 					t.Fatalf("vacant slot %d has books %+v", i, got)
@@ -118,7 +126,7 @@ func TestBooksAgreeWithASlowModel(t *testing.T) {
 			return at
 		}
 		load := func() Load {
-			return Load{int64(rapid.IntRange(-1, 1000).Draw(t, "prefill")), int64(rapid.IntRange(-1, 1000).Draw(t, "decode"))}
+			return Load{UncachedPrefill: int64(rapid.IntRange(-1, 1000).Draw(t, "prefill")), Decode: int64(rapid.IntRange(-1, 1000).Draw(t, "decode"))}
 		}
 		nameOf := func(r Ref) string { // of a live one, else ""
 			if s := p.Snapshot(); s.Alive(r) {
@@ -193,7 +201,7 @@ func TestBooksAgreeWithASlowModel(t *testing.T) {
 								t.Fatalf("handle %v was given out before", h)
 							}
 							handles = append(handles, h)
-							l.open[h] = &modelBooking{name, max(cost.UncachedPrefill, 0), max(cost.Decode, 0), l.clock, deadline, false}
+							l.open[h] = &modelBooking{name, max(cost.UncachedPrefill, 0), max(cost.Decode, 0), max(cost.UncachedPrefill, 0), l.clock, deadline, false}
 						}
 					}
 				})
@@ -224,7 +232,7 @@ func TestBooksAgreeWithASlowModel(t *testing.T) {
 				if got, want := p.Move(at, h, to, cost), b != nil && name != ""; got != want {
 					t.Fatalf("move of %v to %v: %v, want %v", h, to, got, want)
 				} else if want {
-					b.at, b.prefill, b.dec, b.made = name, max(cost.UncachedPrefill, 0), max(cost.Decode, 0), l.clock
+					b.at, b.prefill, b.dec, b.prompt, b.made = name, max(cost.UncachedPrefill, 0), max(cost.Decode, 0), max(cost.UncachedPrefill, 0), l.clock
 				}
 			},
 			"end": func(t *rapid.T) {

@@ -58,48 +58,48 @@ func TestBacklogEnds(t *testing.T) {
 		want  Instant
 	}{
 		{"nothing booked", func(p *Pool, e Ref) {}, 0},
-		{"one booking ends after its tokens", func(p *Pool, e Ref) { book(p, 100, e, Load{50, 0}, 1000) }, 150},
+		{"one booking ends after its tokens", func(p *Pool, e Ref) { book(p, 100, e, Load{UncachedPrefill: 50, Decode: 0}, 1000) }, 150},
 		{"the next one waits for it", func(p *Pool, e Ref) {
-			book(p, 100, e, Load{50, 0}, 1000)
-			book(p, 110, e, Load{30, 0}, 1000)
+			book(p, 100, e, Load{UncachedPrefill: 50, Decode: 0}, 1000)
+			book(p, 110, e, Load{UncachedPrefill: 30, Decode: 0}, 1000)
 		}, 180},
 		{"after a pause it begins anew", func(p *Pool, e Ref) {
-			book(p, 100, e, Load{50, 0}, 1000)
-			book(p, 200, e, Load{30, 0}, 1000)
+			book(p, 100, e, Load{UncachedPrefill: 50, Decode: 0}, 1000)
+			book(p, 200, e, Load{UncachedPrefill: 30, Decode: 0}, 1000)
 		}, 230},
 		{"an engine that is faster than thought: the rest from now", func(p *Pool, e Ref) {
-			h := book(p, 100, e, Load{50, 0}, 1000)
-			book(p, 100, e, Load{30, 0}, 1000) // 180
+			h := book(p, 100, e, Load{UncachedPrefill: 50, Decode: 0}, 1000)
+			book(p, 100, e, Load{UncachedPrefill: 30, Decode: 0}, 1000) // 180
 			p.FirstByte(110, h)
 		}, 140},
 		{"an engine as fast as thought: the rest as it stood, since part of it may be done", func(p *Pool, e Ref) {
-			h := book(p, 100, e, Load{50, 0}, 1000)
-			book(p, 100, e, Load{30, 0}, 1000) // 180
+			h := book(p, 100, e, Load{UncachedPrefill: 50, Decode: 0}, 1000)
+			book(p, 100, e, Load{UncachedPrefill: 30, Decode: 0}, 1000) // 180
 			p.FirstByte(155, h)
 		}, 180},
 		{"an engine that is slower than thought: the rest from now", func(p *Pool, e Ref) {
-			h := book(p, 100, e, Load{50, 0}, 1000)
-			book(p, 100, e, Load{30, 0}, 1000) // 180
+			h := book(p, 100, e, Load{UncachedPrefill: 50, Decode: 0}, 1000)
+			book(p, 100, e, Load{UncachedPrefill: 30, Decode: 0}, 1000) // 180
 			p.FirstByte(300, h)
 		}, 330},
-		{"with nothing left it ends now", func(p *Pool, e Ref) { p.End(120, book(p, 100, e, Load{50, 0}, 1000)) }, 120},
-		{"late, with nothing left, it ends now", func(p *Pool, e Ref) { p.End(900, book(p, 100, e, Load{50, 0}, 1000)) }, 900},
+		{"with nothing left it ends now", func(p *Pool, e Ref) { p.End(120, book(p, 100, e, Load{UncachedPrefill: 50, Decode: 0}, 1000)) }, 120},
+		{"late, with nothing left, it ends now", func(p *Pool, e Ref) { p.End(900, book(p, 100, e, Load{UncachedPrefill: 50, Decode: 0}, 1000)) }, 900},
 		{"what was moved away is gone", func(p *Pool, e Ref) {
-			h := book(p, 100, e, Load{50, 0}, 1000)
-			p.Move(120, h, p.Snapshot().Slots[1].Ref, Load{50, 0})
+			h := book(p, 100, e, Load{UncachedPrefill: 50, Decode: 0}, 1000)
+			p.Move(120, h, p.Snapshot().Slots[1].Ref, Load{UncachedPrefill: 50, Decode: 0})
 		}, 120},
 		{"a cost of its own, from the next booking on", func(p *Pool, e Ref) {
 			p.SetPrefillPerToken(e, 3)
-			book(p, 100, e, Load{50, 0}, 1000)
+			book(p, 100, e, Load{UncachedPrefill: 50, Decode: 0}, 1000)
 		}, 250},
 		{"the default cost again", func(p *Pool, e Ref) {
 			p.SetPrefillPerToken(e, 3)
 			p.SetPrefillPerToken(e, 0)
-			book(p, 100, e, Load{50, 0}, 1000)
+			book(p, 100, e, Load{UncachedPrefill: 50, Decode: 0}, 1000)
 		}, 150},
 		{"more tokens than time", func(p *Pool, e Ref) {
 			p.SetPrefillPerToken(e, time.Duration(1)<<40)
-			book(p, 100, e, Load{MaxTokens * 2, 0}, 1000)
+			book(p, 100, e, Load{UncachedPrefill: MaxTokens * 2, Decode: 0}, 1000)
 		}, 1<<63 - 1},
 	}
 	for _, tt := range tests {
@@ -195,17 +195,17 @@ func TestBookingsAndRestarts(t *testing.T) {
 		p.Observe(at, p.Snapshot().Slots[0].Ref, s)
 	}
 	say(10, 1)
-	old := book(p, 15, e, Load{100, 100}, 1000)
+	old := book(p, 15, e, Load{UncachedPrefill: 100, Decode: 100}, 1000)
 	say(20, 1)
-	same := book(p, 20, e, Load{10, 10}, 1000)
-	since := book(p, 25, e, Load{1, 1}, 1000)
+	same := book(p, 20, e, Load{UncachedPrefill: 10, Decode: 10}, 1000)
+	since := book(p, 25, e, Load{UncachedPrefill: 1, Decode: 1}, 1000)
 	say(30, 0) // a page without it
 	if p.Snapshot().Slots[0].Ref != e {
 		t.Fatal("a page that does not say when its process started counts as a restart")
 	}
 	say(31, 1)
 	version := p.Snapshot().Version
-	late := book(p, 35, e, Load{1000, 1000}, 1000)
+	late := book(p, 35, e, Load{UncachedPrefill: 1000, Decode: 1000}, 1000)
 	say(40, 2)
 	now := p.Snapshot().Slots[0].Ref
 	if now.ID != e.ID || now.Incarnation != e.Incarnation+1 || p.Snapshot().Version != version+1 {
@@ -292,7 +292,7 @@ func TestDeadlinesComeInOrder(t *testing.T) {
 	var open []booked
 	for range 2000 {
 		d := Instant(1 + random.IntN(500))
-		open = append(open, booked{book(p, 0, refs[random.IntN(3)], Load{1, 1}, d), d})
+		open = append(open, booked{book(p, 0, refs[random.IntN(3)], Load{UncachedPrefill: 1, Decode: 1}, d), d})
 	}
 	random.Shuffle(len(open), func(i, j int) { open[i], open[j] = open[j], open[i] })
 	for _, b := range open[:1000] { // out of the middle of the heap
@@ -334,8 +334,8 @@ func TestExpireNotesEach(t *testing.T) {
 
 func TestLoadsAreBounded(t *testing.T) {
 	p, refs := of(1, Options{})
-	a := book(p, 1, refs[0], Load{-5, 1 << 62}, 1000)
-	b := book(p, 1, refs[0], Load{1 << 62, -5}, 1000)
+	a := book(p, 1, refs[0], Load{UncachedPrefill: -5, Decode: 1 << 62}, 1000)
+	b := book(p, 1, refs[0], Load{UncachedPrefill: 1 << 62, Decode: -5}, 1000)
 	if r := row(p); r.Prefill != MaxTokens || r.Decode != MaxTokens {
 		t.Errorf("books %+v", r)
 	}
@@ -373,7 +373,7 @@ func TestBookingAllocatesNothing(t *testing.T) {
 	var h Booking
 	decide := func(_ *Snapshot, b *Books) {
 		b.At(now)
-		h = b.Book(refs[3], Load{100, 100}, now+1000)
+		h = b.Book(refs[3], Load{UncachedPrefill: 100, Decode: 100}, now+1000)
 	}
 	s := NoSample()
 	if n := testing.AllocsPerRun(1000, func() {
@@ -381,7 +381,7 @@ func TestBookingAllocatesNothing(t *testing.T) {
 		p.Decide(decide)
 		p.FirstByte(now, h)
 		p.Progress(now, h, 7)
-		p.Move(now, h, refs[4], Load{1, 1})
+		p.Move(now, h, refs[4], Load{UncachedPrefill: 1, Decode: 1})
 		s.At = now
 		p.Observe(now, refs[3], s)
 		p.End(now, h)
@@ -413,7 +413,7 @@ func TestBooksReturnToZeroAfterAStorm(t *testing.T) {
 					}
 					b.At(now)
 					if len(s.Members) > 0 {
-						h = b.Book(s.Slots[s.Members[random.IntN(len(s.Members))]].Ref, Load{10, 10}, now+Instant(random.IntN(2000)))
+						h = b.Book(s.Slots[s.Members[random.IntN(len(s.Members))]].Ref, Load{UncachedPrefill: 10, Decode: 10}, now+Instant(random.IntN(2000)))
 					}
 				})
 				switch random.IntN(5) {
@@ -421,7 +421,7 @@ func TestBooksReturnToZeroAfterAStorm(t *testing.T) {
 					p.FirstByte(now, h)
 				case 1:
 					if s := p.Snapshot(); len(s.Members) > 0 {
-						p.Move(now, h, s.Slots[s.Members[0]].Ref, Load{5, 5})
+						p.Move(now, h, s.Slots[s.Members[0]].Ref, Load{UncachedPrefill: 5, Decode: 5})
 					}
 				case 2:
 					p.Expire(now)
@@ -472,7 +472,7 @@ func BenchmarkDecide(b *testing.B) {
 						}
 					}
 					k.At(now)
-					h = k.Book(s.Slots[best].Ref, Load{100, 100}, now+1e9)
+					h = k.Book(s.Slots[best].Ref, Load{UncachedPrefill: 100, Decode: 100}, now+1e9)
 				}
 				for pb.Next() {
 					now++

@@ -123,6 +123,9 @@ func (b *Books) resize(n int) {
 	b.DecodeTokens = wide(b.DecodeTokens, n)
 	b.BacklogEnds = wide(b.BacklogEnds, n)
 	b.PrefillPerToken = wide(b.PrefillPerToken, n)
+	b.ContextTokens = wide(b.ContextTokens, n)
+	b.Tallies = wide(b.Tallies, n)
+	b.meters = wide(b.meters, n)
 	b.Samples = wide(b.Samples, n)
 	b.after = wide(b.after, n)
 }
@@ -136,6 +139,7 @@ func (b *Books) reset(id ID, perToken time.Duration) {
 	b.Requests[id], b.NoFirstByte[id], b.AfterSample[id] = 0, 0, 0
 	b.PrefillTokens[id], b.DecodeTokens[id] = 0, 0
 	b.BacklogEnds[id], b.PrefillPerToken[id] = 0, perToken
+	b.ContextTokens[id], b.Tallies[id], b.meters[id] = 0, Tally{}, meter{at: b.clock}
 	b.Samples[id] = NoSample()
 	b.after[id] = chain{none, none}
 }

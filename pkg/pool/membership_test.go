@@ -88,7 +88,7 @@ func TestBooksAndSampleStayWithTheEndpoint(t *testing.T) {
 	p := New("a", nil)
 	p.Update(0, []Endpoint{named("a", "10.0.0.1:80")})
 	ref := p.Snapshot().Slots[0].Ref
-	h := book(p, 1, ref, Load{10, 10}, 1000)
+	h := book(p, 1, ref, Load{UncachedPrefill: 10, Decode: 10}, 1000)
 	s := NoSample()
 	s.At, s.Waiting = 2, 4
 	p.Observe(2, ref, s)

@@ -1,0 +1,156 @@
+package pool
+
+import "time"
+
+// Tally is what own requests have shown of an engine since its slot was filled, in sums that only grow: whoever learns
+// takes differences.
+//
+// Work is counted in prompt tokens without attention: a prompt of u uncached tokens behind c cached ones is
+// u + u·(c + u/2)/AttentionTokens, since each of them attends to all before it.
+type Tally struct {
+	// Booked are bookings, and BookedWork the work of their prompts.
+	Booked, BookedWork int64
+
+	// Begun are answers whose first byte told that their prompt was computed, Waited the time from each booking to it, and Ahead
+	// the work that was to be done in that time as the books knew it: what stood before the request, and its own.
+	Begun  int64
+	Waited time.Duration
+	Ahead  int64
+
+	// Ended are answers that came to their end after such a first byte, and of which the number of tokens was told; Steps is
+	// how many steps that took, one for each token after the first, and Decoding how long. Sequences and KTokens are the mean
+	// numbers of sequences and of thousands of context tokens that decoded beside and with them, times Steps; Work is what
+	// prompts were computed meanwhile.
+	Ended, Steps       int64
+	Decoding           time.Duration
+	Sequences, KTokens float64
+	Work               int64
+}
+
+// meter measures what decodes on an endpoint.
+type meter struct {
+	at                 Instant
+	sequences, tokens  int64   // now
+	seconds, kiloToken float64 // sequences and thousands of tokens, integrated over seconds
+	waiting            int64   // work of prompts whose first byte will tell of them
+	silent             int32   // open bookings whose first byte will not
+}
+
+// measure brings the integrals of an endpoint to the present.
+func (b *Books) measure(id ID) *meter {
+	m := &b.meters[id]
+	if d := time.Duration(b.clock - m.at).Seconds(); d > 0 {
+		m.seconds += float64(float64(m.sequences) * d)
+		m.kiloToken += float64(float64(m.tokens) / 1000 * d)
+		m.at = b.clock
+	}
+	return m
+}
+
+// enqueue puts the prefill of a booking behind what is booked at its endpoint.
+func (b *Books) enqueue(e *entry, l Load) {
+	id := e.to.ID
+	t, m := &b.Tallies[id], b.measure(id)
+	e.work = l.UncachedPrefill
+	if b.AttentionTokens > 0 {
+		e.work += int64(float64(e.work) * (float64(l.Cached) + float64(e.work)/2) / b.AttentionTokens)
+	}
+	from := max(b.BacklogEnds[id], b.clock)
+	e.ahead = e.work
+	if per := b.PrefillPerToken[id]; per > 0 {
+		e.ahead += int64(from-b.clock) / int64(per)
+	}
+	b.BacklogEnds[id] = after(from, e.work, b.PrefillPerToken[id])
+	t.Booked++
+	t.BookedWork += e.work
+	e.mark = t.BookedWork
+	if e.silent {
+		m.silent++
+		b.decodes(e, m)
+		return
+	}
+	m.waiting += e.work
+}
+
+// decodes counts a booking among the sequences that decode. Half of what it is expected to generate stands for its growth.
+func (b *Books) decodes(e *entry, m *meter) {
+	m.sequences++
+	e.tokens = e.prompt + e.decode/2
+	m.tokens += e.tokens
+	e.decoding = true
+}
+
+// reading is what an endpoint's meter stood at.
+type reading struct {
+	seconds, kiloToken float64
+	work               int64 // of prompts that were computed
+}
+
+func (b *Books) reading(id ID) reading {
+	m := b.measure(id)
+	return reading{m.seconds, m.kiloToken, b.Tallies[id].BookedWork - m.waiting}
+}
+
+// tally notes what an answer that ends has shown.
+func (b *Books) tally(e *entry) {
+	if e.began == 0 || !e.told || e.decode < 2 || b.clock <= e.began {
+		return
+	}
+	t, now, took := &b.Tallies[e.to.ID], b.reading(e.to.ID), time.Duration(b.clock-e.began)
+	steps := float64(e.decode - 1)
+	t.Ended++
+	t.Steps += e.decode - 1
+	t.Decoding += took
+	t.Sequences += float64(steps * (now.seconds - e.then.seconds) / took.Seconds())
+	t.KTokens += float64(steps * (now.kiloToken - e.then.kiloToken) / took.Seconds())
+	t.Work += now.work - e.then.work
+}
+
+// dequeue is called when a prompt was computed, as a first byte told, or will not be any more.
+func (b *Books) dequeue(e *entry, firstByte bool) {
+	id := e.to.ID
+	m, per := b.measure(id), b.PrefillPerToken[id]
+	switch {
+	case e.silent && firstByte:
+		return // the prompt is where it was: the clock alone tells
+	case e.silent:
+		if b.BacklogEnds[id] > b.clock && after(e.at, e.ahead, per) > b.clock {
+			b.BacklogEnds[id] = max(b.clock, b.BacklogEnds[id]-after(0, e.work, per))
+		}
+		return
+	}
+	m.waiting -= e.work
+	left := m.waiting
+	if firstByte {
+		t := &b.Tallies[id]
+		t.Begun++
+		t.Waited += time.Duration(b.clock - e.at)
+		t.Ahead += e.ahead
+		// An engine takes prompts in order: what is left was booked later.
+		if rest := t.BookedWork - e.mark; m.silent > 0 || rest < left {
+			left = rest
+		}
+		b.decodes(e, m)
+		e.began, e.then = b.clock, b.reading(id)
+	}
+	// What is left starts now at the earliest. An end that was expected before that stays: it knows of the part that the
+	// engine has already done. One that has passed without the rest being done was too hopeful.
+	ends := after(b.clock, left, per)
+	if b.BacklogEnds[id] <= b.clock || ends < b.BacklogEnds[id] {
+		b.BacklogEnds[id] = ends
+	}
+}
+
+// stop takes a booking out of what decodes.
+func (b *Books) stop(e *entry) {
+	m := b.measure(e.to.ID)
+	if e.silent {
+		m.silent--
+		e.silent = false
+	}
+	if e.decoding {
+		m.sequences--
+		m.tokens -= e.tokens
+		e.decoding = false
+	}
+}
