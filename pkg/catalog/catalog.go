@@ -25,6 +25,7 @@ func Builtin() []plugins.Entry {
 		plugins.Plugin("session-id-producer", sessions.NewIDProducer),
 		plugins.Plugin("agent-identity", sessions.NewAgent).Default(plugins.AgentID.Name),
 		plugins.Plugin("inflight-load-producer", producers.NewInFlightLoad),
+		plugins.Plugin("load-model-producer", producers.NewLoadModel).Default(plugins.EngineLoads.Name, plugins.Traffics.Name),
 		plugins.Plugin("topology-extractor", producers.NewTopology).Default(plugins.Localities.Name),
 		plugins.Plugin("capacity-class-producer", producers.NewCapacityClass).Default(plugins.CapacityClasses.Name),
 
@@ -42,6 +43,7 @@ func Builtin() []plugins.Entry {
 		plugins.Plugin("session-affinity-filter", sessions.NewFilter),
 		plugins.Plugin("header-based-testing-filter", conformance.NewSteering),
 
+		plugins.Plugin("cost-scorer", scorers.NewCost),
 		plugins.Plugin("queue-scorer", scorers.NewQueueDepth),
 		plugins.Plugin("queue-headroom-scorer", scorers.NewQueue),
 		plugins.Plugin("running-requests-size-scorer", scorers.NewRunningRequests),

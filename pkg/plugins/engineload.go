@@ -79,6 +79,13 @@ type Traffic struct {
 	// PrefillMS is the mean uncached prefill of a request where it went, in milliseconds; Unknown before the first one.
 	PrefillMS float64 `json:"prefillMs"`
 
-	// LongShare is the share of prompts that were long for the traffic in all prefill time, 0 to 1.
-	LongShare float64 `json:"longShare,omitempty"`
+	// LongPods is how many engines prompts keep busy that are long for the traffic.
+	LongPods float64 `json:"longPods,omitempty"`
+
+	// OutputTokens is how many tokens an answer has on average, or the most that the request at hand may have if that is less.
+	OutputTokens float64 `json:"outputTokens"`
 }
+
+// LongPrompt reports whether a prompt that takes ms milliseconds is long for traffic that takes mean on average: others would
+// wait for it longer than for anything else.
+func LongPrompt(ms, mean float64) bool { return ms > 1000 && mean > 0 && ms > 4*mean }

@@ -154,3 +154,11 @@ func (b *Books) stop(e *entry) {
 		e.decoding = false
 	}
 }
+
+// Expect replaces what one uncached prompt token is expected to cost an endpoint, from the next booking on. Zero or less does
+// nothing.
+func (b *Books) Expect(id ID, perToken time.Duration) {
+	if perToken > 0 {
+		b.PrefillPerToken[id] = perToken
+	}
+}

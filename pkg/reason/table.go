@@ -76,6 +76,9 @@ const (
 
 	// Without status: an endpoint's labels.
 	CapacityUnknown
+
+	// Without status: the load model.
+	FactMissing
 )
 
 var table = [...]Row{
@@ -245,4 +248,7 @@ var table = [...]Row{
 	CapacityUnknown: {Code: "capacity_unknown",
 		Means:  "an endpoint's labels or annotation name hardware that nobody described; it counts as an H100 SXM",
 		Remedy: "correct the label, name a class in the annotation fairlead.dev/capacity-class, or describe it under classes of capacity-class-producer"},
+	FactMissing: {Code: "fact_missing",
+		Means:  "a plugin that makes a fact gave none for this request; the detail names it, and its reader used a coarser one",
+		Remedy: "check the plugin that makes the fact"},
 }

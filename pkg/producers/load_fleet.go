@@ -1,0 +1,316 @@
+package producers
+
+import (
+	"time"
+
+	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/pool"
+)
+
+// The figures of one H100 SXM with Llama-3.1-8B in bf16, with which everything begins (simulator/engine has their sources).
+const (
+	priorPrefillMS   = 0.031
+	priorStepMS      = 6.63
+	priorPerSequence = 0.0052
+	priorPerKToken   = 0.056
+
+	// A prompt's token attends to all before it: at so many that is as much work as all else together, for models of 8 to 70
+	// billion parameters 30,000 to 54,000.
+	attentionTokens = 32768.0
+
+	// What a request of unknown size holds of the cache.
+	usualTokens = 1000.0
+
+	// How many tokens an answer has until one was seen to its end.
+	usualOutput = 256.0
+)
+
+// Time constants: of what is believed of an engine, of its class and of the pool, and of the traffic.
+const (
+	tickEvery    = pool.Instant(250 * time.Millisecond)
+	engineForget = 20.0 // seconds
+	classForget  = 60.0
+	poolForget   = 300.0
+	busyOver     = 10.0
+	trafficOver  = 10.0
+	longOver     = 30.0
+
+	mostBusy = 0.9
+
+	// How much an observation of an engine counts against its class, and that against the pool: so many milliseconds of work
+	// that were expected weigh as much as the prior.
+	drawPrefillMS = 500.0
+	drawStepMS    = 5000.0
+
+	// Until its first token a request waits for the end of a step and for one of its own, besides prompts.
+	stepsToFirstToken = 1.5
+)
+
+// evidence is what was observed against what was expected by the prior, in milliseconds; old evidence fades.
+type evidence struct{ observed, expected float64 }
+
+func (e *evidence) add(observed, expected float64) {
+	e.observed += observed
+	e.expected += expected
+}
+
+func (e *evidence) fade(by float64) {
+	e.observed *= by
+	e.expected *= by
+}
+
+// ratio draws what was observed to a ratio that is known from elsewhere, as if draw milliseconds had been expected there.
+func (e *evidence) ratio(elsewhere, draw float64) float64 {
+	return (e.observed + elsewhere*draw) / (e.expected + draw)
+}
+
+// learned is the evidence of prompts and of decode steps.
+type learned struct{ prefill, step evidence }
+
+func (l *learned) fade(by float64) {
+	l.prefill.fade(by)
+	l.step.fade(by)
+}
+
+// costs are what a kind of engine costs before anything was measured.
+type costs struct{ prefillMS, stepMS, perSequence, perKToken float64 }
+
+func priorOf(class plugins.CapacityClass) costs {
+	prefill, decode := 1.0, 1.0
+	if class.Prefill > 0 {
+		prefill = class.Prefill
+	}
+	if class.Decode > 0 {
+		decode = class.Decode
+	}
+	return costs{priorPrefillMS / prefill, priorStepMS / decode, priorPerSequence / prefill, priorPerKToken / decode}
+}
+
+// classLoad is what is known of one class of hardware.
+type classLoad struct {
+	name string
+	learned
+}
+
+// engineLoad is what is known of one engine.
+type engineLoad struct {
+	ref   pool.Ref
+	class int // index into the pool's classes
+	prior costs
+	learned
+
+	seen    pool.Tally // what of the books was learned
+	worked  int64      // Tally.BookedWork at the last tick
+	busy    float64
+	longMS  float64
+	sampled pool.Instant // of the sample that was reconciled
+	foreign float64      // requests in the engine that are not our own, on average; may be below 0
+}
+
+// foreigners returns how many requests of others are in the engine. What is less than one is noise of samples that are taken a
+// little earlier than the books are read.
+func (e *engineLoad) foreigners() float64 {
+	if e.foreign < 1 {
+		return 0
+	}
+	return e.foreign
+}
+
+// reconcile compares what an engine counted with the own requests that the sample can have seen.
+func (e *engineLoad) reconcile(counted, own int32) {
+	e.foreign += 0.3 * (float64(counted-own) - e.foreign)
+}
+
+// fleetLoad is what is known of one pool.
+type fleetLoad struct {
+	engines []engineLoad
+	classes []classLoad
+	all     learned
+
+	anew      bool // an engine came, whose class is to be looked at
+	ticked    pool.Instant
+	began     pool.Instant
+	arrived   int64 // since the last tick
+	perSecond float64
+	prompts   evidence // prefill milliseconds of requests (observed) over their number (expected)
+	outputs   evidence // tokens of answers over their number
+	long      bool     // whether the request of the last decision had a prompt that is long for the traffic
+	longMS    float64  // of such prompts, since the last tick
+	longPods  float64
+}
+
+func newFleetLoad() *fleetLoad { return &fleetLoad{classes: []classLoad{{name: ""}}} }
+
+func (f *fleetLoad) meanPrefill() float64 {
+	if f.prompts.expected == 0 {
+		return plugins.Unknown
+	}
+	return f.prompts.observed / f.prompts.expected
+}
+
+// output returns how many tokens an answer has on average, or how many a request may have if that is less.
+func (f *fleetLoad) output(r *plugins.Request) float64 {
+	tokens := usualOutput
+	if f.outputs.expected > 0 {
+		tokens = f.outputs.observed / f.outputs.expected
+	}
+	if body := r.Body; body != nil && body.MaxTokens >= 0 {
+		tokens = min(tokens, float64(body.MaxTokens))
+	}
+	return tokens
+}
+
+func (f *fleetLoad) prefillRatio(e *engineLoad) float64 {
+	return e.prefill.ratio(f.classes[e.class].prefill.ratio(f.all.prefill.ratio(1, drawPrefillMS), drawPrefillMS), drawPrefillMS)
+}
+
+func (f *fleetLoad) stepRatio(e *engineLoad) float64 {
+	return e.step.ratio(f.classes[e.class].step.ratio(f.all.step.ratio(1, drawStepMS), drawStepMS), drawStepMS)
+}
+
+// degree says where what is believed of an engine comes from.
+func (f *fleetLoad) degree(e *engineLoad) plugins.Learned {
+	switch {
+	case e.prefill.expected > drawPrefillMS || e.step.expected > drawStepMS:
+		return plugins.Measured
+	case f.all.prefill.expected > drawPrefillMS || f.all.step.expected > drawStepMS:
+		return plugins.OfClass
+	}
+	return plugins.Prior
+}
+
+// learn takes from the books what they tell that they did not before.
+func (f *fleetLoad) learn(c *plugins.Cycle, books *pool.Books) {
+	for len(f.engines) < len(c.Snapshot.Slots) {
+		f.engines = append(f.engines, engineLoad{})
+	}
+	for _, id := range c.Snapshot.Members {
+		e, t := &f.engines[id], &books.Tallies[id]
+		if ref := c.Snapshot.Slots[id].Ref; e.ref != ref {
+			*e = engineLoad{ref: ref, seen: *t, worked: t.BookedWork, sampled: books.Samples[id].At, prior: priorOf(plugins.CapacityClass{})}
+			f.anew = true
+		}
+		if t.Booked != e.seen.Booked {
+			f.booked(e, t)
+		}
+		if t.Begun != e.seen.Begun {
+			f.begun(e, t, &books.Samples[id])
+		}
+		if t.Ended != e.seen.Ended {
+			f.ended(e, t)
+		}
+	}
+}
+
+// booked learns the traffic. Bookings since the last decision are that decision's own.
+func (f *fleetLoad) booked(e *engineLoad, t *pool.Tally) {
+	n, work := t.Booked-e.seen.Booked, t.BookedWork-e.seen.BookedWork
+	e.seen.Booked, e.seen.BookedWork = t.Booked, t.BookedWork
+	f.arrived += n
+	ms := float64(work) * e.prior.prefillMS * f.prefillRatio(e)
+	f.prompts.fade(1 - float64(n)/(float64(n)+256))
+	f.prompts.add(ms, float64(n))
+	if f.long {
+		e.longMS += ms
+		f.longMS += ms
+	}
+}
+
+// begun learns what prompts cost. An engine out of memory, or of places for adapters, keeps prompts waiting for other reasons.
+func (f *fleetLoad) begun(e *engineLoad, t *pool.Tally, s *pool.Sample) {
+	n, waited, ahead := t.Begun-e.seen.Begun, t.Waited-e.seen.Waited, t.Ahead-e.seen.Ahead
+	e.seen.Begun, e.seen.Waited, e.seen.Ahead = t.Begun, t.Waited, t.Ahead
+	if s.Waiting > 0 && s.KVUsage > 0.9 || len(s.AdaptersWaiting) > 0 {
+		return
+	}
+	expected := float64(ahead) * e.prior.prefillMS
+	step := f.stepRatio(e) * e.prior.stepMS
+	observed := waited.Seconds()*1000 - float64(n)*stepsToFirstToken*step
+	// One answer that waited for something else says little: the ratio moves by its clip, again and again if it is true.
+	ratio := f.prefillRatio(e)
+	observed = min(max(observed, expected*ratio/3), expected*ratio*3)
+	e.prefill.add(observed, expected)
+	f.classes[e.class].prefill.add(observed, expected)
+	f.all.prefill.add(observed, expected)
+}
+
+// ended learns what decode steps cost.
+func (f *fleetLoad) ended(e *engineLoad, t *pool.Tally) {
+	s := &e.seen
+	steps, n := float64(t.Steps-s.Steps), float64(t.Ended-s.Ended)
+	f.outputs.fade(1 - n/(n+256))
+	f.outputs.add(steps+n, n)
+	expected := steps*e.prior.stepMS + (t.Sequences-s.Sequences)*e.prior.perSequence + (t.KTokens-s.KTokens)*e.prior.perKToken
+	took := (t.Decoding - s.Decoding).Seconds() * 1000
+	prompts := float64(t.Work-s.Work) * e.prior.prefillMS * f.prefillRatio(e)
+	s.Ended, s.Steps, s.Decoding, s.Sequences, s.KTokens, s.Work = t.Ended, t.Steps, t.Decoding, t.Sequences, t.KTokens, t.Work
+	ratio := f.stepRatio(e)
+	observed := min(max(took-prompts, expected*ratio/3), expected*ratio*3)
+	e.step.add(observed, expected)
+	f.classes[e.class].step.add(observed, expected)
+	f.all.step.add(observed, expected)
+}
+
+// isDue reports whether it is time for tick.
+func (f *fleetLoad) isDue(now pool.Instant) bool { return f.anew || now-f.ticked >= tickEvery }
+
+// classify gives engines their classes.
+func (f *fleetLoad) classify(c *plugins.Cycle, classes []plugins.CapacityClass) {
+	for _, id := range c.Candidates {
+		e, class := &f.engines[id], classes[id]
+		if f.classes[e.class].name == class.Class {
+			continue
+		}
+		e.class = -1
+		for i := range f.classes {
+			if f.classes[i].name == class.Class {
+				e.class = i
+			}
+		}
+		if e.class < 0 {
+			if len(f.classes) == mostClasses {
+				e.class = 0
+				continue
+			}
+			e.class = len(f.classes)
+			f.classes = append(f.classes, classLoad{name: class.Class})
+		}
+		e.prior, e.learned = priorOf(class), learned{}
+	}
+}
+
+// mostClasses bounds the classes of one pool; beyond it they count as one that is not known.
+const mostClasses = 64
+
+// tick lets old evidence fade, and measures rates.
+func (f *fleetLoad) tick(c *plugins.Cycle, books *pool.Books) {
+	f.anew = false
+	if f.began == 0 {
+		f.began = c.Now
+	}
+	d := time.Duration(c.Now - max(f.ticked, f.began)).Seconds()
+	f.ticked = c.Now
+	age := time.Duration(c.Now - f.began).Seconds()
+	over := func(constant float64) float64 { return d / (min(constant, age) + d) }
+	if d > 0 {
+		f.perSecond += over(trafficOver) * (float64(f.arrived)/d - f.perSecond)
+		f.longPods += over(longOver) * (f.longMS/1000/d - f.longPods)
+		f.arrived, f.longMS = 0, 0
+	}
+	kept := func(constant float64) float64 { return constant / (constant + d) }
+	for _, id := range c.Snapshot.Members {
+		e := &f.engines[id]
+		e.fade(kept(engineForget))
+		e.longMS *= kept(longOver)
+		if work := books.Tallies[id].BookedWork; d > 0 {
+			share := float64(work-e.worked) * e.prior.prefillMS * f.prefillRatio(e) / 1000 / d
+			e.worked = work
+			e.busy = min(max(e.busy+over(busyOver)*(share-e.busy), 0), mostBusy)
+		}
+		books.Expect(id, time.Duration(f.prefillRatio(e)*e.prior.prefillMS*float64(time.Millisecond)))
+	}
+	for i := range f.classes {
+		f.classes[i].fade(kept(classForget))
+	}
+	f.all.fade(kept(poolForget))
+}

@@ -1,0 +1,154 @@
+package producers
+
+import (
+	"time"
+
+	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/pool"
+)
+
+// LoadModel says of each engine how much work stands before it and what a prompt's token and a decode step cost it, in
+// milliseconds. It has no parameters: costs begin with those of one H100 SXM with Llama-3.1-8B, scaled by the endpoint's
+// class of hardware where somebody tells it, and are learned from the own requests.
+//
+//   - A prompt's token: from the time between a booking and its first byte, and the work that stood before it.
+//   - A decode step: from the time between first byte and end of answers whose number of tokens is known, what decoded beside
+//     them, and the prompts that were computed meanwhile.
+//
+// Both are ratios to the class's prior. What few answers of one engine have shown is drawn to what its class shows, and that to
+// the pool: a new pod begins with what its like have shown. An engine that is slower than its like is known within some ten
+// answers, and forgotten when it has had none for a minute.
+//
+// The own books are the load, and telemetry adds what they cannot know: requests that others sent. A sample that is missing or
+// stale changes nothing.
+type LoadModel struct {
+	pools []*fleetLoad // by the pool's place in the configuration; each is guarded by its pool's lock
+
+	prompt   plugins.RequestValue[int64]
+	cached   plugins.EndpointValues[int64]
+	waiting  plugins.EndpointValues[int32]
+	running  plugins.EndpointValues[int32]
+	usage    plugins.EndpointValues[float64]
+	classes  plugins.EndpointValues[plugins.CapacityClass]
+	isCached bool
+	isClass  bool
+
+	loads   plugins.EndpointValues[plugins.EngineLoad]
+	traffic plugins.RequestValue[plugins.Traffic]
+}
+
+var (
+	_ plugins.Producer = (*LoadModel)(nil)
+	_ plugins.Observer = (*LoadModel)(nil)
+	_ plugins.Heir     = (*LoadModel)(nil)
+)
+
+// NewLoadModel returns a LoadModel.
+func NewLoadModel() *LoadModel { return &LoadModel{} }
+
+// Provision says what is read and made.
+func (l *LoadModel) Provision(b *plugins.Builder) error {
+	l.prompt = plugins.Needs(b, plugins.PromptTokens)
+	l.waiting, l.running = plugins.Needs(b, plugins.WaitingRequests), plugins.Needs(b, plugins.RunningRequests)
+	l.usage = plugins.Needs(b, plugins.KVUsage)
+	l.cached, l.isCached = plugins.Uses(b, plugins.CachedTokens)
+	l.classes, l.isClass = plugins.Uses(b, plugins.CapacityClasses)
+	l.loads, l.traffic = plugins.Provides(b, plugins.EngineLoads), plugins.Provides(b, plugins.Traffics)
+	l.pools = make([]*fleetLoad, len(b.Pools))
+	for i := range l.pools {
+		l.pools[i] = newFleetLoad()
+	}
+	return nil
+}
+
+// Inherit goes on with what was learned of each pool that stays.
+func (l *LoadModel) Inherit(from any, pools []int) {
+	for i, was := range pools {
+		if was >= 0 {
+			l.pools[i] = from.(*LoadModel).pools[was]
+		}
+	}
+}
+
+// Produce has nothing to add before the books are open.
+func (*LoadModel) Produce(*plugins.Cycle) {}
+
+// Observe learns what the books tell that they did not at the last decision, and says what is believed of each candidate.
+func (l *LoadModel) Observe(c *plugins.Cycle, books *pool.Books) {
+	f := l.pools[c.PoolIndex]
+	books.AttentionTokens = attentionTokens
+	f.learn(c, books)
+	if f.isDue(c.Now) {
+		if l.isClass {
+			f.classify(c, l.classes.Of(c))
+		}
+		f.tick(c, books)
+	}
+	loads := l.loads.Of(c)
+	waiting, running, usage := l.waiting.Of(c), l.running.Of(c), l.usage.Of(c)
+	for _, id := range c.Candidates {
+		e := &f.engines[id]
+		if at := books.Samples[id].At; at != e.sampled && running[id] != plugins.Unknown {
+			e.sampled = at
+			e.reconcile(max(waiting[id], 0)+running[id], books.Requests[id]-books.AfterSample[id])
+		}
+		f.describe(&loads[id], id, c.Now, books, waiting[id], usage[id])
+	}
+	f.expects(c, l, loads)
+	l.traffic.Set(c.Request, plugins.Traffic{PerSecond: f.perSecond, PrefillMS: f.meanPrefill(), LongPods: f.longPods, OutputTokens: f.output(c.Request)})
+}
+
+// expects notes whether the prompt at hand is long for the traffic wherever it goes, since the books do not tell.
+func (f *fleetLoad) expects(c *plugins.Cycle, l *LoadModel, loads []plugins.EngineLoad) {
+	prompt, least := float64(max(l.prompt.Of(c.Request), 0)), -1.0
+	cached := l.cached.Of(c)
+	for _, id := range c.Candidates {
+		known := 0.0
+		if l.isCached {
+			known = float64(max(cached[id], 0))
+		}
+		if ms := loads[id].Prefill(max(prompt-known, 0), known); least < 0 || ms < least {
+			least = ms
+		}
+	}
+	f.long = plugins.LongPrompt(least, f.meanPrefill())
+}
+
+// describe says what is believed of one engine.
+func (f *fleetLoad) describe(out *plugins.EngineLoad, id pool.ID, now pool.Instant, books *pool.Books, waiting int32, usage float64) {
+	e := &f.engines[id]
+	prefill, step := f.prefillRatio(e), f.stepRatio(e)
+	*out = plugins.EngineLoad{
+		BacklogMS:         max(time.Duration(books.BacklogEnds[id]-now).Seconds()*1000, 0),
+		PrefillMSPerToken: prefill * e.prior.prefillMS,
+		AttentionTokens:   attentionTokens,
+		StepMS:            step * e.prior.stepMS,
+		StepMSPerSequence: step * e.prior.perSequence,
+		StepMSPerKToken:   step * e.prior.perKToken,
+		Busy:              e.busy,
+		LongMS:            e.longMS,
+		CapacityTokens:    plugins.Unknown,
+		PromisedTokens:    plugins.Unknown,
+		Learned:           f.degree(e),
+	}
+	own, context, decode := float64(books.Requests[id]), float64(books.ContextTokens[id]), float64(books.DecodeTokens[id])
+	size := usualTokens
+	if own > 0 {
+		size = (context + decode) / own
+	}
+	foreign := e.foreigners()
+	out.Running = own + foreign
+	out.ResidentTokens = context + decode/2 + foreign*size
+	if foreign > 0 && waiting > 0 {
+		out.BacklogMS += min(foreign, float64(waiting)) * max(f.meanPrefill(), 0)
+	}
+	if s := &books.Samples[id]; s.Blocks > 0 && s.BlockTokens > 0 {
+		out.CapacityTokens = float64(s.Blocks) * float64(s.BlockTokens)
+		if usage != plugins.Unknown {
+			unseen := float64(books.AfterSample[id]) + float64(max(waiting, 0))
+			out.PromisedTokens = usage*out.CapacityTokens + decode/2 + unseen*size
+		} else {
+			out.PromisedTokens = context + decode + foreign*size
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package scorers
+
+import (
+	"errors"
+
+	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/reason"
+)
+
+// Cost prefers the endpoint where a request costs least, in milliseconds: its own time to the first token and its own decode,
+// and what it takes from others.
+//
+// With p the uncached prefill of the request there, n the sequences in the batch, s(n) a decode step, out the tokens that the
+// answer is expected to have, ρ the share of recent time that went into prompts, λ requests a second over N candidates:
+//
+//	TTFT   = backlog + p + 1.5·s(n)
+//	decode = out · s(n+1) / (1 - ρ)
+//	others = n·p + n·out·(s(n+1) - s(n))        in tokens that come later to those who run there
+//	       + λ/N · TTFT · p / (1 - ρ)           in first tokens that come later to those who will be sent there meanwhile
+//	KV     = the wait for room, if the promised tokens exceed 95 % of the cache
+//
+// and each is priced as what it delays. Of candidates within 2 % or half a millisecond of the least, that with the smallest
+// product of uncached work and requests leads. The score is 1000/(1000 + cost).
+//
+// Prompts that are long for the traffic, more than a second and four times its mean, are kept on as many candidates as they
+// keep busy, where such went before, so that others need not wait behind them everywhere.
+type Cost struct {
+	// TTFTPrice is what a millisecond until a first token costs, the request's own or another's.
+	TTFTPrice float64 `json:"ttftPrice" schema:"min=0,max=1000"`
+
+	// ITLPrice is what a millisecond costs by which a token comes later that is not the first, the request's own or another's.
+	ITLPrice float64 `json:"itlPrice" schema:"min=0,max=1000"`
+
+	prompt    plugins.RequestValue[int64]
+	traffic   plugins.RequestValue[plugins.Traffic]
+	expected  plugins.RequestValue[int64]
+	loads     plugins.EndpointValues[plugins.EngineLoad]
+	cached    plugins.EndpointValues[int64]
+	foretells bool
+	matches   bool
+}
+
+var _ plugins.Scorer = (*Cost)(nil)
+
+// NewCost returns a Cost with its defaults.
+func NewCost() *Cost { return &Cost{TTFTPrice: 1, ITLPrice: 1} }
+
+// Provision says what Score reads and refuses prices that are both nothing.
+func (s *Cost) Provision(b *plugins.Builder) error {
+	s.prompt, s.traffic, s.loads = plugins.Needs(b, plugins.PromptTokens), plugins.Needs(b, plugins.Traffics), plugins.Needs(b, plugins.EngineLoads)
+	s.cached, s.matches = plugins.Uses(b, plugins.CachedTokens)
+	s.expected, s.foretells = plugins.Uses(b, plugins.ExpectedOutput)
+	if s.TTFTPrice == 0 && s.ITLPrice == 0 {
+		return errors.New("ttftPrice and itlPrice are both 0, so that every endpoint costs the same; give one of them a price")
+	}
+	return nil
+}
+
+// expense is what a request costs on one endpoint, in milliseconds before prices.
+type expense struct{ ttft, decode, running, coming, room float64 }
+
+// asked is what is known of the request, and of the traffic that it is part of.
+type asked struct {
+	prompt, out   float64
+	arrivals      float64 // per millisecond and candidate
+	longest, mean float64 // see Traffic
+}
+
+func (s *Cost) asked(c *plugins.Cycle) asked {
+	t := s.traffic.Of(c.Request)
+	a := asked{prompt: float64(max(s.prompt.Of(c.Request), 0)), out: max(t.OutputTokens, 1), mean: t.PrefillMS, longest: t.LongPods}
+	a.arrivals = t.PerSecond / 1000 / float64(len(c.Candidates))
+	if s.foretells {
+		if out := s.expected.Of(c.Request); out != plugins.Unknown {
+			a.out = float64(max(out, 1))
+		} else {
+			c.Note(reason.FactMissing, plugins.ExpectedOutput.Name)
+		}
+	}
+	return a
+}
+
+// uncached returns the parts of the prompt that an endpoint computes, and that it has.
+func (a *asked) parts(cached int64) (uncached, known float64) {
+	known = min(float64(max(cached, 0)), a.prompt)
+	return a.prompt - known, known
+}
+
+// of works out what a request costs on one endpoint. Products are rounded one by one, so that sums are the same everywhere.
+func (a *asked) of(l *plugins.EngineLoad, cached int64) expense {
+	uncached, known := a.parts(cached)
+	p := l.Prefill(uncached, known)
+	step := l.Step(l.Running, l.ResidentTokens)
+	with := l.Step(l.Running+1, l.ResidentTokens+a.prompt+a.out/2)
+	free := 1 - l.Busy
+	e := expense{ttft: l.BacklogMS + p + float64(1.5*step), decode: a.out * with / free}
+	e.running = float64(l.Running*p) + float64(l.Running*a.out*(with-step))
+	e.coming = a.arrivals * e.ttft * p / free
+	if l.CapacityTokens > 0 && l.PromisedTokens > 0 {
+		if over := l.PromisedTokens + uncached + a.out - float64(0.95*l.CapacityTokens); over > 0 {
+			e.room = over / l.CapacityTokens * e.decode
+		}
+	}
+	return e
+}
+
+func (s *Cost) priced(e expense) float64 {
+	return float64(s.TTFTPrice*(e.ttft+e.coming+e.room)) + float64(s.ITLPrice*(e.decode+e.running))
+}
+
+// Score writes a score for each candidate.
+func (s *Cost) Score(c *plugins.Cycle, out []float64) {
+	loads, cached := s.loads.Of(c), s.cached.Of(c)
+	a := s.asked(c)
+	least := 0.0
+	for i, id := range c.Candidates {
+		out[i] = s.priced(a.of(&loads[id], s.found(cached, int(id))))
+		if i == 0 || out[i] < least {
+			least = out[i]
+		}
+	}
+	within := max(0.02*least, 0.5)
+	smallest := -1.0
+	for i, id := range c.Candidates {
+		if out[i]-least <= within {
+			if p := a.product(&loads[id], s.found(cached, int(id))); smallest < 0 || p < smallest {
+				smallest = p
+			}
+		}
+	}
+	for i, id := range c.Candidates {
+		cost := out[i]
+		if cost-least <= within {
+			p := a.product(&loads[id], s.found(cached, int(id)))
+			cost = least
+			if p > 0 {
+				cost += float64(within * (1 - smallest/p))
+			}
+		}
+		out[i] = 1000 / (1000 + cost)
+	}
+}
+
+// found is what is cached of the prompt; nothing where nobody says.
+func (s *Cost) found(cached []int64, id int) int64 {
+	if !s.matches {
+		return 0
+	}
+	return cached[id]
+}
+
+// product is (F+u)·(R+1): the prefill until this prompt is computed, times the requests among which it will be.
+func (a *asked) product(l *plugins.EngineLoad, cached int64) float64 {
+	uncached, known := a.parts(cached)
+	return (l.BacklogMS + l.Prefill(uncached, known)) * (l.Running + 1)
+}
