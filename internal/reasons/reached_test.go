@@ -271,6 +271,11 @@ schedulingProfiles:
 			w.forwarded(w.ask(seesHeaders, hello))
 			return w.heard
 		},
+		reason.FactMissing: func(t *testing.T) *heard {
+			w := newWorld(t, with("cost-scorer\n- type: test-silent-prophet"), nil)
+			w.forwarded(w.ask(seesHeaders, hello))
+			return w.heard
+		},
 		reason.BodyUnread: func(t *testing.T) *heard {
 			w := newWorld(t, byChance, nil)
 			w.forwarded(w.ask(seesHeaders, "say hello", "content-type", "text/plain"))

@@ -229,6 +229,7 @@ func testPlugins() []plugins.Entry {
 		plugins.Plugin("test-bad-hook", func() *badHook { return &badHook{} }),
 		plugins.Plugin("test-usage-hook", func() *usageHook { return &usageHook{} }),
 		plugins.Plugin("test-in-order", func() *inOrder { return &inOrder{} }),
+		plugins.Plugin("test-silent-prophet", func() *silentProphet { return &silentProphet{} }),
 		plugins.Plugin("test-classes", func() *readsClasses { return &readsClasses{} }),
 	}
 }
@@ -253,6 +254,16 @@ func (*stage) Enter(r *plugins.Request) plugins.Verdict {
 	}
 	return plugins.Verdict{}
 }
+
+// silentProphet is there to foretell the length of answers, and does not.
+type silentProphet struct{}
+
+func (*silentProphet) Provision(b *plugins.Builder) error {
+	plugins.Provides(b, plugins.ExpectedOutput)
+	return nil
+}
+
+func (*silentProphet) Describe(*plugins.Request) {}
 
 // lostStage resolves a request that wants it to a pool that is not there, which no stage may.
 type lostStage struct{}

@@ -37,6 +37,7 @@ func TestDefaultProducersProvide(t *testing.T) {
 		"approx-prefix-cache-producer": func() (any, error) { return scorers.NewPrefixCache(), nil },
 		"topology-extractor":           func() (any, error) { return scorers.NewTopologyAffinity(), nil },
 		"capacity-class-producer":      func() (any, error) { return &asksClasses{}, nil },
+		"load-model-producer":          func() (any, error) { return scorers.NewCost(), nil },
 		"agent-identity": func() (any, error) {
 			s := sessions.NewScorer()
 			s.Strategy, s.SessionIDConfig.Sources = "session_id", []sessions.IDSource{{Attribute: "agent-identity"}}

@@ -79,6 +79,9 @@ type Traffic struct {
 	// PrefillMS is the mean uncached prefill of a request where it went, in milliseconds; Unknown before the first one.
 	PrefillMS float64 `json:"prefillMs"`
 
+	// Reuse is the share of prompt tokens that were found in caches, 0 to 1.
+	Reuse float64 `json:"reuse,omitempty"`
+
 	// LongPods is how many engines prompts keep busy that are long for the traffic.
 	LongPods float64 `json:"longPods,omitempty"`
 

@@ -10,6 +10,8 @@ import "time"
 type Tally struct {
 	// Booked are bookings, and BookedWork the work of their prompts.
 	Booked, BookedWork int64
+	// Prompts are the tokens of their prompts, and Cached those that were not to be computed.
+	Prompts, Cached int64
 
 	// Begun are answers whose first byte told that their prompt was computed, Waited the time from each booking to it, and Ahead
 	// the work that was to be done in that time as the books knew it: what stood before the request, and its own.
@@ -63,6 +65,8 @@ func (b *Books) enqueue(e *entry, l Load) {
 	b.BacklogEnds[id] = after(from, e.work, b.PrefillPerToken[id])
 	t.Booked++
 	t.BookedWork += e.work
+	t.Prompts += e.prompt
+	t.Cached += l.Cached
 	e.mark = t.BookedWork
 	if e.silent {
 		m.silent++

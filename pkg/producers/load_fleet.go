@@ -31,7 +31,7 @@ const (
 	engineForget = 20.0 // seconds
 	classForget  = 60.0
 	poolForget   = 300.0
-	busyOver     = 10.0
+	busyOver     = 60.0
 	trafficOver  = 10.0
 	longOver     = 30.0
 
@@ -134,6 +134,7 @@ type fleetLoad struct {
 	perSecond float64
 	prompts   evidence // prefill milliseconds of requests (observed) over their number (expected)
 	outputs   evidence // tokens of answers over their number
+	reuse     evidence // cached tokens of prompts over all
 	long      bool     // whether the request of the last decision had a prompt that is long for the traffic
 	longMS    float64  // of such prompts, since the last tick
 	longPods  float64
@@ -158,6 +159,13 @@ func (f *fleetLoad) output(r *plugins.Request) float64 {
 		tokens = min(tokens, float64(body.MaxTokens))
 	}
 	return tokens
+}
+
+func (f *fleetLoad) reused() float64 {
+	if f.reuse.expected == 0 {
+		return 0
+	}
+	return f.reuse.observed / f.reuse.expected
 }
 
 func (f *fleetLoad) prefillRatio(e *engineLoad) float64 {
@@ -210,6 +218,9 @@ func (f *fleetLoad) booked(e *engineLoad, t *pool.Tally) {
 	ms := float64(work) * e.prior.prefillMS * f.prefillRatio(e)
 	f.prompts.fade(1 - float64(n)/(float64(n)+256))
 	f.prompts.add(ms, float64(n))
+	f.reuse.fade(1 - float64(n)/(float64(n)+256))
+	f.reuse.add(float64(t.Cached-e.seen.Cached), float64(t.Prompts-e.seen.Prompts))
+	e.seen.Cached, e.seen.Prompts = t.Cached, t.Prompts
 	if f.long {
 		e.longMS += ms
 		f.longMS += ms

@@ -95,7 +95,7 @@ func (l *LoadModel) Observe(c *plugins.Cycle, books *pool.Books) {
 		f.describe(&loads[id], id, c.Now, books, waiting[id], usage[id])
 	}
 	f.expects(c, l, loads)
-	l.traffic.Set(c.Request, plugins.Traffic{PerSecond: f.perSecond, PrefillMS: f.meanPrefill(), LongPods: f.longPods, OutputTokens: f.output(c.Request)})
+	l.traffic.Set(c.Request, plugins.Traffic{PerSecond: f.perSecond, PrefillMS: f.meanPrefill(), Reuse: f.reused(), LongPods: f.longPods, OutputTokens: f.output(c.Request)})
 }
 
 // expects notes whether the prompt at hand is long for the traffic wherever it goes, since the books do not tell.

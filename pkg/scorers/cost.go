@@ -2,8 +2,11 @@ package scorers
 
 import (
 	"errors"
+	"math"
+	"slices"
 
 	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/pkg/reason"
 )
 
@@ -15,8 +18,9 @@ import (
 //
 //	TTFT   = backlog + p + 1.5·s(n)
 //	decode = out · s(n+1) / (1 - ρ)
-//	others = n·p + n·out·(s(n+1) - s(n))        in tokens that come later to those who run there
+//	others = n·p + n·out/2·(s(n+1) - s(n))      in tokens that come later to those who run there, of whom half will be gone
 //	       + λ/N · TTFT · p / (1 - ρ)           in first tokens that come later to those who will be sent there meanwhile
+//	       + reuse · p · (n + 1)                for what this prompt displaces from the cache, where as much of it is asked again
 //	KV     = the wait for room, if the promised tokens exceed 95 % of the cache
 //
 // and each is priced as what it delays. Of candidates within 2 % or half a millisecond of the least, that with the smallest
@@ -57,18 +61,19 @@ func (s *Cost) Provision(b *plugins.Builder) error {
 }
 
 // expense is what a request costs on one endpoint, in milliseconds before prices.
-type expense struct{ ttft, decode, running, coming, room float64 }
+type expense struct{ ttft, decode, running, coming, displaced, room float64 }
 
 // asked is what is known of the request, and of the traffic that it is part of.
 type asked struct {
 	prompt, out   float64
 	arrivals      float64 // per millisecond and candidate
 	longest, mean float64 // see Traffic
+	reuse         float64 // likewise
 }
 
 func (s *Cost) asked(c *plugins.Cycle) asked {
 	t := s.traffic.Of(c.Request)
-	a := asked{prompt: float64(max(s.prompt.Of(c.Request), 0)), out: max(t.OutputTokens, 1), mean: t.PrefillMS, longest: t.LongPods}
+	a := asked{prompt: float64(max(s.prompt.Of(c.Request), 0)), out: max(t.OutputTokens, 1), mean: t.PrefillMS, longest: t.LongPods, reuse: t.Reuse}
 	a.arrivals = t.PerSecond / 1000 / float64(len(c.Candidates))
 	if s.foretells {
 		if out := s.expected.Of(c.Request); out != plugins.Unknown {
@@ -86,6 +91,11 @@ func (a *asked) parts(cached int64) (uncached, known float64) {
 	return a.prompt - known, known
 }
 
+// prefill is how long the prompt takes on an endpoint.
+func (a *asked) prefill(l *plugins.EngineLoad, cached int64) float64 {
+	return l.Prefill(a.parts(cached))
+}
+
 // of works out what a request costs on one endpoint. Products are rounded one by one, so that sums are the same everywhere.
 func (a *asked) of(l *plugins.EngineLoad, cached int64) expense {
 	uncached, known := a.parts(cached)
@@ -94,8 +104,9 @@ func (a *asked) of(l *plugins.EngineLoad, cached int64) expense {
 	with := l.Step(l.Running+1, l.ResidentTokens+a.prompt+a.out/2)
 	free := 1 - l.Busy
 	e := expense{ttft: l.BacklogMS + p + float64(1.5*step), decode: a.out * with / free}
-	e.running = float64(l.Running*p) + float64(l.Running*a.out*(with-step))
+	e.running = float64(l.Running*p) + float64(l.Running*a.out/2*(with-step))
 	e.coming = a.arrivals * e.ttft * p / free
+	e.displaced = a.reuse * p * (l.Running + 1)
 	if l.CapacityTokens > 0 && l.PromisedTokens > 0 {
 		if over := l.PromisedTokens + uncached + a.out - float64(0.95*l.CapacityTokens); over > 0 {
 			e.room = over / l.CapacityTokens * e.decode
@@ -105,20 +116,25 @@ func (a *asked) of(l *plugins.EngineLoad, cached int64) expense {
 }
 
 func (s *Cost) priced(e expense) float64 {
-	return float64(s.TTFTPrice*(e.ttft+e.coming+e.room)) + float64(s.ITLPrice*(e.decode+e.running))
+	return float64(s.TTFTPrice*(e.ttft+e.coming+e.displaced+e.room)) + float64(s.ITLPrice*(e.decode+e.running))
 }
 
 // Score writes a score for each candidate.
 func (s *Cost) Score(c *plugins.Cycle, out []float64) {
 	loads, cached := s.loads.Of(c), s.cached.Of(c)
 	a := s.asked(c)
-	least := 0.0
+	soonest := -1.0
 	for i, id := range c.Candidates {
-		out[i] = s.priced(a.of(&loads[id], s.found(cached, int(id))))
-		if i == 0 || out[i] < least {
-			least = out[i]
+		found := s.found(cached, int(id))
+		out[i] = s.priced(a.of(&loads[id], found))
+		if p := a.prefill(&loads[id], found); soonest < 0 || p < soonest {
+			soonest = p
 		}
 	}
+	if plugins.LongPrompt(soonest, a.mean) {
+		s.pack(c, &a, out)
+	}
+	least := slices.Min(out)
 	within := max(0.02*least, 0.5)
 	smallest := -1.0
 	for i, id := range c.Candidates {
@@ -141,6 +157,48 @@ func (s *Cost) Score(c *plugins.Cycle, out []float64) {
 	}
 }
 
+// The cost of a long prompt where it is not to go, and how many times as much it may cost where it is.
+const (
+	elsewhere  = 1e6
+	worthwhile = 1.6
+
+	// How busy the candidates for long prompts may be with them.
+	longBusy = 0.8
+)
+
+// pack makes a long prompt dear on all but as many candidates as such prompts keep busy, those where they went of late. One that
+// has most of it cached is never dear.
+func (s *Cost) pack(c *plugins.Cycle, a *asked, costs []float64) {
+	loads, cached := s.loads.Of(c), s.cached.Of(c)
+	k := max(int(math.Ceil(a.longest/longBusy)), 1)
+	kept := func(i int, id pool.ID) bool {
+		if !plugins.LongPrompt(a.prefill(&loads[id], s.found(cached, int(id))), a.mean) {
+			return true
+		}
+		before := 0
+		for j, other := range c.Candidates {
+			if mine, its := loads[id].LongMS, loads[other].LongMS; its > mine || its == mine && j < i {
+				before++
+			}
+		}
+		return before < k
+	}
+	least, here := slices.Min(costs), -1.0
+	for i, id := range c.Candidates {
+		if kept(i, id) && (here < 0 || costs[i] < here) {
+			here = costs[i]
+		}
+	}
+	if here < 0 || here > worthwhile*least {
+		return
+	}
+	for i, id := range c.Candidates {
+		if !kept(i, id) {
+			costs[i] += elsewhere
+		}
+	}
+}
+
 // found is what is cached of the prompt; nothing where nobody says.
 func (s *Cost) found(cached []int64, id int) int64 {
 	if !s.matches {
@@ -151,6 +209,5 @@ func (s *Cost) found(cached []int64, id int) int64 {
 
 // product is (F+u)·(R+1): the prefill until this prompt is computed, times the requests among which it will be.
 func (a *asked) product(l *plugins.EngineLoad, cached int64) float64 {
-	uncached, known := a.parts(cached)
-	return (l.BacklogMS + l.Prefill(uncached, known)) * (l.Running + 1)
+	return (l.BacklogMS + a.prefill(l, cached)) * (l.Running + 1)
 }

@@ -18,6 +18,9 @@ type Rig struct {
 	Now   pool.Instant // of the next request
 	Notes Notes
 
+	// Load is what each request to come is booked to cost.
+	Load pool.Load
+
 	t       testing.TB
 	cycle   *plugins.Cycle
 	members []pool.Endpoint
@@ -143,7 +146,7 @@ func (g *Rig) SendWith(body *openai.Summary, headers openai.Headers) *Sent {
 		g.Pool.Decide(func(_ *pool.Snapshot, books *pool.Books) {
 			books.At(g.Now)
 			if legs, no = g.cycle.Decide(books); no == nil {
-				s.booking = books.Book(snapshot.Slots[legs[0].Endpoints[0]].Ref, pool.Load{}, g.Now+1e12)
+				s.booking = books.Book(snapshot.Slots[legs[0].Endpoints[0]].Ref, g.Load, g.Now+1e12)
 			}
 		})
 	}
@@ -169,6 +172,9 @@ func (s *Sent) Answer(served string) openai.Headers {
 	plan.Respond(s.g.Notes, &s.Request, plugins.FirstByte, nil)
 	return plan.Answer(s.g.Notes, &s.Request, nil)
 }
+
+// Generated tells the books how many tokens the answer has.
+func (s *Sent) Generated(tokens int64) { s.g.Pool.Progress(s.g.Now, s.booking, tokens) }
 
 // End ends the request; 0 is a clean end.
 func (s *Sent) End(ending reason.ID) {

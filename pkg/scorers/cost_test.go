@@ -1,0 +1,107 @@
+package scorers_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/pkg/catalog"
+	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/plugins/pluginstest"
+	"github.com/fairlead/fairlead/pkg/scorers"
+)
+
+// h100 is an engine whose prompts cost 0.03 ms a token and whose steps 7 ms and 0.05 ms for each thousand tokens, with further
+// members of its load.
+func h100(more string) string {
+	if more != "" {
+		more = "," + more
+	}
+	return `engine-load={"prefillMsPerToken":0.03,"stepMs":7,"stepMsPerKToken":0.05,"promisedTokens":-1,"capacityTokens":-1` + more + `}`
+}
+
+func TestCostChooses(t *testing.T) {
+	const steady = `traffic={"perSecond":10,"prefillMs":30,"outputTokens":200} `
+	tests := []struct {
+		name    string
+		price   scorers.Cost
+		request string
+		a, b    string
+		want    string
+	}{
+		{"idle before busy", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=1000",
+			h100(`"running":8,"residentTokens":8000`), h100(""), "b"},
+		{"what is cached before what is idle", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=10000",
+			h100(`"running":1,"residentTokens":1000`) + " cached-tokens=9500", h100(""), "a"},
+		{"what is cached is left where others wait for it", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=10000",
+			h100(`"running":1,"residentTokens":1000,"backlogMs":600`) + " cached-tokens=9500", h100(""), "b"},
+		{"a prompt goes where few wait for its end", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=4000",
+			h100(`"running":20,"residentTokens":1000`), h100(`"running":2,"residentTokens":1000,"backlogMs":100`), "b"},
+		{"without a price of gaps the first token alone counts", scorers.Cost{TTFTPrice: 1}, "prompt-tokens=4000",
+			h100(`"running":20,"residentTokens":1000`), h100(`"running":2,"residentTokens":1000,"backlogMs":100`), "a"},
+		{"without a price of first tokens the backlog does not count", scorers.Cost{ITLPrice: 1}, "prompt-tokens=1000",
+			h100(`"running":2,"residentTokens":2000`), h100(`"running":1,"residentTokens":1000,"backlogMs":5000`), "b"},
+		{"a slower engine must be emptier", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=1000",
+			`engine-load={"prefillMsPerToken":0.07,"stepMs":15,"promisedTokens":-1,"capacityTokens":-1}`, h100(`"running":6,"residentTokens":6000`), "b"},
+		{"a full cache is waited for", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=1000",
+			h100(`"promisedTokens":120000,"capacityTokens":100000`), h100(`"promisedTokens":10000,"capacityTokens":100000,"running":3`), "b"},
+		{"long answers go where steps are short", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=100 expected-output=4000",
+			h100(`"running":1,"residentTokens":60000`), h100(`"backlogMs":3000`), "b"},
+		{"short answers need not", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=100 expected-output=10",
+			h100(`"running":1,"residentTokens":60000`), h100(`"backlogMs":3000`), "a"},
+		{"a tie goes to the smaller product of work and requests", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=1000",
+			h100(`"running":1,"backlogMs":8`), h100(`"running":0,"backlogMs":40`), "b"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			world := steady + tt.request + " | a " + tt.a + "; b " + tt.b
+			got := pluginstest.Choose(t, world, []pluginstest.Part{{Name: "it", Plugin: &tt.price, Weight: 1}})
+			if got[0] != tt.want {
+				t.Errorf("%s, want %s; scores %v", got[0], tt.want, pluginstest.Score(t, &tt.price, world))
+			}
+		})
+	}
+}
+
+// Cost is worked out by hand: 30 ms of prefill behind 20 ms, steps of 7 and 7.05 ms, 100 tokens.
+func TestCostIsTheSumOfItsParts(t *testing.T) {
+	world := `prompt-tokens=1000 expected-output=100 traffic={"perSecond":20,"prefillMs":30,"reuse":0.5,"outputTokens":200} | a ` +
+		`engine-load={"backlogMs":20,"prefillMsPerToken":0.03,"stepMs":7,"stepMsPerSequence":0.05,"running":2,"busy":0.5,"promisedTokens":-1,"capacityTokens":-1}`
+	ttft, decode := 20+30+1.5*7.1, 100*7.15/0.5
+	others := 2*30 + 2*50*0.05 + 0.02*ttft*30/0.5 + 0.5*30*3
+	want := 1000 / (1000 + ttft + decode + others)
+	if got := pluginstest.Score(t, scorers.NewCost(), world)[0]; got < want-1e-9 || got > want+1e-9 {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// Equal candidates score equally, so that the picker draws; the order of the others follows from their costs.
+func TestCostTies(t *testing.T) {
+	world := `prompt-tokens=1000 traffic={"outputTokens":100} | a ` + h100("") + "; b " + h100("") + "; c " + h100(`"running":1,"backlogMs":4`) + "; d " + h100(`"backlogMs":2000`)
+	got := pluginstest.Score(t, scorers.NewCost(), world)
+	if got[0] != got[1] || got[2] >= got[0] || got[3] >= got[2] {
+		t.Errorf("scores %v", got)
+	}
+}
+
+func TestCostRefusesTwoPricesOfNothing(t *testing.T) {
+	_, err := plugins.Build(plugins.Spec{
+		Plugins: []plugins.PluginSpec{
+			{Name: "cost", Type: "cost-scorer", Construct: func() (any, error) { return &scorers.Cost{}, nil }},
+			{Name: "single", Type: "single-profile-handler", Construct: construct(t, "single-profile-handler")},
+			{Name: "max", Type: "max-score-picker", Construct: construct(t, "max-score-picker")},
+		},
+		Profiles: []plugins.ProfileSpec{{Name: "default", Plugins: []plugins.RefSpec{{Ref: "cost"}, {Ref: "max"}}}},
+		Pools:    []plugins.PoolSpec{{Name: "default", Profiles: []string{"default"}, Handler: "single"}},
+	}, catalog.Builtin())
+	if err == nil || !strings.Contains(err.Error(), "give one of them a price") {
+		t.Errorf("%v; want a refusal that says what to do", err)
+	}
+}
+
+func construct(t *testing.T, typ string) func() (any, error) {
+	t.Helper()
+	all := catalog.Builtin()
+	i := slices.IndexFunc(all, func(e plugins.Entry) bool { return e.Type == typ })
+	return func() (any, error) { return all[i].New(), nil }
+}
