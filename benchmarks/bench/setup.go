@@ -146,6 +146,9 @@ func (s *Setup) Run(p policy.Policy, seed, salt uint64) (*fleet.Result, error) {
 			Loss: s.Signals.Loss, TokenError: s.Signals.TokenError,
 		},
 	}
+	if every := pool.Instant(p.Reads); every > 0 && every < o.Signals.Every {
+		o.Signals.Every = every
+	}
 	for i, factor := range s.slow {
 		if factor > 0 {
 			o.Events = append(o.Events, fleet.Event{Kind: fleet.Slow, Pod: int32(i), Factor: factor})

@@ -1,5 +1,6 @@
 // Package policy has the deciders of a simulated fleet: the production scheduler under a configuration, with all its plugins,
-// and a few comparison policies that are not part of the product.
+// and comparison policies that are no part of the product: what operators have without an endpoint picker, and the rules of
+// other routers (package rules).
 //
 // The production scheduler is the very code that serves: an exchange per request, its stages, cycle, books and hooks. A
 // trace has no bytes, so headers and body are left out, and the block hashes of the workload stand in for those that a body
@@ -11,7 +12,9 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/fairlead/fairlead/benchmarks/rules"
 	"github.com/fairlead/fairlead/pkg/catalog"
 	"github.com/fairlead/fairlead/pkg/config"
 	"github.com/fairlead/fairlead/simulator/fleet"
@@ -24,6 +27,9 @@ type Policy struct {
 
 	// Text is its configuration; empty for a comparison policy.
 	Text string
+
+	// Reads is how often it reads the engines where that is more often than the scenario says; 0: as the scenario says.
+	Reads time.Duration
 
 	make func(seed uint64) (fleet.Decider, error)
 }
@@ -49,6 +55,11 @@ func Named(name string) (Policy, error) {
 	}
 	if make, ok := comparison[name]; ok {
 		return Policy{Name: name, make: make}, nil
+	}
+	for _, r := range rules.All() {
+		if r.Name == name {
+			return Policy{Name: name, Reads: r.Reads, make: func(seed uint64) (fleet.Decider, error) { return r.New(seed), nil }}, nil
+		}
 	}
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -82,6 +93,9 @@ func Names() []string {
 	var names []string
 	for name := range comparison {
 		names = append(names, name)
+	}
+	for _, r := range rules.All() {
+		names = append(names, r.Name)
 	}
 	slices.Sort(names)
 	return append([]string{Default, Classic}, names...)

@@ -88,7 +88,9 @@ func TestPoliciesDoWhatTheirNamesSay(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	if got, want := policy.Names(), []string{"default", "classic", "least-request", "random", "round-robin", "service"}; !slices.Equal(got, want) {
+	if got, want := policy.Names(), []string{"default", "classic", "least-request", "random", "round-robin", "rule-aibrix-preble", "rule-aibrix-prefix",
+		"rule-dynamo", "rule-dynamo-lmetric", "rule-llm-d-2-2-3", "rule-llm-d-2-3", "rule-llm-d-sticky", "rule-lmetric", "rule-production-stack-prefix",
+		"rule-production-stack-session", "rule-sglang", "service"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for name, want := range map[string]string{

@@ -14,8 +14,8 @@ func benchCommand() *cobra.Command {
 		Short: "Compare scheduling policies on simulated fleets, fit simulated engines, measure what Fairlead costs",
 		Long: `Bench runs scenarios in virtual time: simulated engines, and the production scheduler under a configuration of yours or
 a policy to compare with. A policy is the file of an EndpointPickerConfig, "default", "classic" (the weights of llm-d, 2, 2 and
-3), or one of the comparison policies round-robin, random, least-request and service (what operators have without an endpoint
-picker).`,
+3), or one of the comparison policies: round-robin, random, least-request and service (what operators have without an endpoint
+picker), and rule-… (how other routers decide).`,
 	}
 	group(c)
 	self, err := os.Executable()
