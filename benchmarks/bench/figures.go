@@ -104,6 +104,10 @@ type Figures struct {
 	Reasons    map[string]int `json:"reasons,omitempty"` // of those that were refused or failed
 	Good       int            `json:"good"`
 
+	// MissedTTFT and MissedITL count answers that came to their end beyond a target; one may miss both.
+	MissedTTFT int `json:"missedTTFT"`
+	MissedITL  int `json:"missedITL"`
+
 	// Goodput is good over offered. OfferedRate and GoodRate are per second of arrivals.
 	Goodput     Number `json:"goodput"`
 	OfferedRate Number `json:"offeredPerSecond"`
@@ -142,18 +146,23 @@ type Figures struct {
 
 // Good reports whether an answer met its targets.
 func Good(o *fleet.Outcome, t scenarios.Targets) bool {
+	ttft, itl := missed(o, t)
+	return o.Status == fleet.Completed && !ttft && !itl
+}
+
+// missed reports which targets an answer that came to its end missed.
+func missed(o *fleet.Outcome, t scenarios.Targets) (ttft, itl bool) {
 	if o.Status != fleet.Completed {
-		return false
+		return false, false
 	}
 	bound := t.TTFT
 	if t.LongPrompt > 0 && o.Prompt >= t.LongPrompt {
 		bound = t.LongTTFT
 	}
-	if ttft, ok := o.TTFT(); bound > 0 && (!ok || ttft > bound) {
-		return false
-	}
-	itl, ok := o.ITL()
-	return t.ITL == 0 || !ok || itl <= t.ITL
+	first, ok := o.TTFT()
+	ttft = bound > 0 && (!ok || first > bound)
+	between, ok := o.ITL()
+	return ttft, t.ITL > 0 && ok && between > t.ITL
 }
 
 // collected are the values of a set of outcomes.
@@ -207,6 +216,13 @@ func (c *collected) add(o *fleet.Outcome, t scenarios.Targets) {
 	}
 }
 
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
 func seconds(t pool.Instant) float64 { return time.Duration(t).Seconds() }
 
 func share(part, of int64) Number {
@@ -240,6 +256,9 @@ func (s *Setup) Figures(r *fleet.Result) *Figures {
 		}
 		last, end = max(last, o.Arrived), max(end, o.End)
 		all.add(o, s.Targets)
+		if ttft, itl := missed(o, s.Targets); ttft || itl {
+			f.MissedTTFT, f.MissedITL = f.MissedTTFT+one(ttft), f.MissedITL+one(itl)
+		}
 		classes[o.Class].add(o, s.Targets)
 		if int(o.Tenant) < len(tenants) {
 			tenants[o.Tenant].add(o, s.Targets)

@@ -22,7 +22,7 @@ picker), and rule-… (how other routers decide).`,
 	if err != nil {
 		self = os.Args[0] // good enough to start a child where the platform cannot say
 	}
-	c.AddCommand(benchRunCommand(), benchCompareCommand(), benchSweepCommand(), benchLayoutsCommand(), benchGateCommand(), benchReportCommand(), benchScenariosCommand(),
+	c.AddCommand(benchRunCommand(), benchCompareCommand(), benchMatrixCommand(), benchSweepCommand(), benchLayoutsCommand(), benchGateCommand(), benchReportCommand(), benchScenariosCommand(),
 		extproc.Command([]string{self, "bench", "extproc"}, []string{self, "epp", "--grpc-bind=127.0.0.1"}), benchCalibrateCommand())
 	return c
 }
