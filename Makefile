@@ -9,7 +9,7 @@ LINT       := $(CACHE)/golangci-lint-v2.15.0/golangci-lint
 FUZZ_TIME  ?= 20s
 export CGO_ENABLED ?= 0
 
-.PHONY: help build demo test race check lint generate bench budgets gate peers clients e2e storm fuzz tools clean
+.PHONY: help build demo test race check lint generate bench budgets matrix gate peers clients e2e storm fuzz tools clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -52,6 +52,9 @@ peers: build ## Fairlead beside other routers in one run: CPU, rate, memory, fir
 
 clients: build ## AIPerf and inference-perf, unmodified, against the gateway (installs 2 GiB; two minutes; not in CI)
 	@scripts/clients.sh $(BIN)
+
+matrix: build ## the default beside the rules of other routers in every scenario (SEEDS=3; an hour of one core; MATRIX=... for a part)
+	$(BIN) bench matrix $(MATRIX) --seeds $(or $(SEEDS),3) -o benchmarks/results/matrix.json
 
 gate: build ## comparisons of policies on simulated fleets that must come out as recorded
 	@$(BIN) bench gate benchmarks/gate.yaml

@@ -82,15 +82,15 @@ func scoreOf(a *Arm, commit string) Score {
 	return s
 }
 
-// With returns the standings with the scores of earlier ones where s has none: of other policies, and of other scenarios. The
-// error says which seeds differ.
+// With returns the standings with the scores of earlier ones where s has none: of other policies, which come behind, and of
+// other scenarios. The error says which seeds differ.
 func (s *Standings) With(earlier *Standings) (*Standings, error) {
 	if s.Seeds != earlier.Seeds || s.Seed != earlier.Seed {
 		return nil, fmt.Errorf("standings of %d seeds from %d do not go with %d from %d", s.Seeds, s.Seed, earlier.Seeds, earlier.Seed)
 	}
 	out := *s
-	out.Policies = slices.Clone(earlier.Policies)
-	for _, p := range s.Policies {
+	out.Policies = slices.Clone(s.Policies)
+	for _, p := range earlier.Policies {
 		if !slices.Contains(out.Policies, p) {
 			out.Policies = append(out.Policies, p)
 		}
