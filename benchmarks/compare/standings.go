@@ -69,10 +69,10 @@ func scoreOf(a *Arm, commit string) Score {
 		for _, f := range a.Runs {
 			v = append(v, float64(of(f)))
 		}
-		return bench.Number(Mean(v))
+		return rounded(bench.Number(Mean(v)))
 	}
 	for _, f := range a.Runs {
-		s.Goodput, s.TTFT = append(s.Goodput, f.Goodput), append(s.TTFT, f.TTFT.P99)
+		s.Goodput, s.TTFT = append(s.Goodput, rounded(f.Goodput)), append(s.TTFT, rounded(f.TTFT.P99))
 	}
 	share := func(n int, f *bench.Figures) bench.Number { return bench.Number(float64(n) / float64(f.Offered)) }
 	s.MissedTTFT = mean(func(f *bench.Figures) bench.Number { return share(f.MissedTTFT, f) })
@@ -80,6 +80,14 @@ func scoreOf(a *Arm, commit string) Score {
 	s.HitRate = mean(func(f *bench.Figures) bench.Number { return f.HitRate })
 	s.Imbalance = mean(func(f *bench.Figures) bench.Number { return f.Imbalance })
 	return s
+}
+
+// rounded keeps five digits behind the point, so that what is kept in a file stays short.
+func rounded(n bench.Number) bench.Number {
+	if !n.Known() {
+		return n
+	}
+	return bench.Number(math.Round(float64(n)*1e5) / 1e5)
 }
 
 // With returns the standings with the scores of earlier ones where s has none: of other policies, which come behind, and of

@@ -1,9 +1,12 @@
 package report
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"strings"
 	"text/tabwriter"
 
@@ -99,6 +102,63 @@ func sentence(s *compare.Standings) string {
 		text += " (" + strings.Join(lost, ", ") + ")"
 	}
 	return text + fmt.Sprintf("; at worst %+.1f %% (%s), at best %+.1f %% (%s).", 100*worst, worstAt, 100*best, bestAt)
+}
+
+// StandingsJSON writes all of it, a line for each score.
+func StandingsJSON(w io.Writer, s *compare.Standings) error {
+	var b bytes.Buffer
+	head := *s
+	head.Rows = nil
+	text, err := json.Marshal(&head)
+	if err != nil {
+		return err
+	}
+	b.Write(bytes.TrimSuffix(text, []byte("null}")))
+	b.WriteString("[")
+	for i := range s.Rows {
+		r := s.Rows[i]
+		scores := r.Scores
+		r.Scores = nil
+		if text, err = json.Marshal(&r); err != nil {
+			return err
+		}
+		if i > 0 {
+			b.WriteString(",")
+		}
+		b.WriteString("\n")
+		b.Write(bytes.TrimSuffix(text, []byte("null}")))
+		b.WriteString("[")
+		for k := range scores {
+			if text, err = json.Marshal(&scores[k]); err != nil {
+				return err
+			}
+			if k > 0 {
+				b.WriteString(",")
+			}
+			b.WriteString("\n ")
+			b.Write(text)
+		}
+		b.WriteString("]}")
+	}
+	b.WriteString("]}\n")
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
+// ReadStandings reads what StandingsJSON wrote.
+func ReadStandings(path string) (*compare.Standings, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &compare.Standings{}
+	if err := json.Unmarshal(text, s); err != nil {
+		return nil, fmt.Errorf("%s: no matrix: %w", path, err)
+	}
+	if len(s.Policies) == 0 || len(s.Rows) == 0 {
+		return nil, fmt.Errorf("%s: no matrix: it has %d policies and %d scenarios", path, len(s.Policies), len(s.Rows))
+	}
+	return s, nil
 }
 
 // StandingsMarkdown writes the same as tables: the policy beside the best rule, and the goodput of all. The best of each scenario

@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -37,7 +35,7 @@ everything that is built in. --with takes from a file of an earlier matrix what 
 			var earlier *compare.Standings
 			if with != "" {
 				var err error
-				if earlier, err = readStandings(with); err != nil {
+				if earlier, err = report.ReadStandings(with); err != nil {
 					return err
 				}
 			}
@@ -64,7 +62,7 @@ everything that is built in. --with takes from a file of an earlier matrix what 
 			}
 			for _, path := range paths {
 				write, ok := map[string]func(io.Writer) error{
-					".json": func(w io.Writer) error { return report.JSON(w, s) },
+					".json": func(w io.Writer) error { return report.StandingsJSON(w, s) },
 					".md":   func(w io.Writer) error { return report.StandingsMarkdown(w, s) },
 				}[strings.ToLower(filepath.Ext(path))]
 				if !ok {
@@ -99,19 +97,4 @@ func whole(all []*bench.Setup) []*bench.Setup {
 		}
 	}
 	return out
-}
-
-func readStandings(path string) (*compare.Standings, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	s := &compare.Standings{}
-	if err := json.Unmarshal(text, s); err != nil {
-		return nil, fmt.Errorf("%s: no matrix: %w", path, err)
-	}
-	if len(s.Policies) == 0 || len(s.Rows) == 0 {
-		return nil, fmt.Errorf("%s: no matrix: it has %d policies and %d scenarios", path, len(s.Policies), len(s.Rows))
-	}
-	return s, nil
 }

@@ -23,7 +23,7 @@ func benchCalibrateCommand() *cobra.Command {
 		Short: "Fit a simulated engine's step times to measurements of a real one",
 		Long: `Calibrate reads the stage files of inference-perf (stage_N_lifecycle_metrics.json; a directory stands for all in it), or
 with --scrapes two or more pages of a vLLM server's /metrics taken under load, in order. It fits the time of a step, per
-prefill token and per sequence, plays every stage on the fitted engine in virtual time, and prints the errors below and above
+prefill token, per sequence and, of a model with experts, that of reading them all, plays every stage on the fitted engine in virtual time, and prints the errors below and above
 saturation. What else the profile needs comes from --hardware and --model, or from --profile. With --out it writes the profile,
 which fairlead sim --profile reads.`,
 		Example: `  fairlead bench calibrate --hardware h100-sxm --model llama-3.1-8b --max-seqs 128 --out mine.yaml reports-20261130/
@@ -50,6 +50,9 @@ which fairlead sim --profile reads.`,
 			w := cmd.OutOrStdout()
 			fmt.Fprintf(w, "step = %v + %v per prefill token + %v per sequence (it was %v, %v, %v)\n", fitted.Step.Base, fitted.Step.PerPrefillToken,
 				fitted.Step.PerSequence, start.Step.Base, start.Step.PerPrefillToken, start.Step.PerSequence)
+			if fitted.Step.AllExperts > 0 {
+				fmt.Fprintf(w, "     + %v for all experts, by the share that the tokens touch (it was %v)\n", fitted.Step.AllExperts, start.Step.AllExperts)
+			}
 			compared, err := calibration.Compare(fitted, stages)
 			if err != nil {
 				return err
