@@ -125,7 +125,7 @@ type Targets struct {
 }
 
 // Names returns the names of the scenarios that ship, in order: the numbered ones, the cells of comparisons (c-), the layouts of
-// sets.
+// sets, what others published (p-).
 func Names() []string {
 	entries, err := files.ReadDir(".")
 	if err != nil {
