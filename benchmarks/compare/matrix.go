@@ -125,7 +125,7 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 		for seed := range p.Seeds {
 			for k, pol := range p.Policies {
 				pool.run(ctx, func() error {
-					f, err := measure(s, pol, p.Seed+uint64(seed), uint64(k))
+					f, err := measure(s, pol, p.Seed+uint64(seed), p.salt(k))
 					r.Cells[i].Arms[k].Runs[seed] = f
 					return err
 				})
@@ -149,7 +149,19 @@ func Run(ctx context.Context, p Plan) (*Report, error) {
 	return r, nil
 }
 
-// measure is one run. The salt of a policy's own draws is its place, so that a policy beside itself draws anew.
+// salt is that of the k-th policy's own draws: how many before it have its name, so that a policy beside itself draws anew, and
+// comes out the same beside whatever else.
+func (p *Plan) salt(k int) uint64 {
+	n := uint64(0)
+	for _, pol := range p.Policies[:k] {
+		if pol.Name == p.Policies[k].Name {
+			n++
+		}
+	}
+	return n
+}
+
+// measure is one run.
 func measure(s *bench.Setup, pol policy.Policy, seed, salt uint64) (*bench.Figures, error) {
 	result, err := s.Run(pol, seed, salt)
 	if err != nil {
@@ -182,7 +194,7 @@ func capacities(ctx context.Context, p *Plan, r *Report, pool *workers) error {
 			pool.run(ctx, func() error {
 				arm := &r.Cells[i].Arms[k]
 				var err error
-				arm.Capacity, arm.CapacityRate, err = capacity(ctx, s, pol, p.Seed, uint64(k), p.Capacity)
+				arm.Capacity, arm.CapacityRate, err = capacity(ctx, s, pol, p.Seed, p.salt(k), p.Capacity)
 				return err
 			})
 		}

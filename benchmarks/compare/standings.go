@@ -195,6 +195,10 @@ const MostLost = 0.02
 // Lost reports whether the policy in question has more than 2 % less goodput than the best rule.
 func (s *Standing) Lost() bool { return s.Goodput.Mean < -MostLost }
 
+// Certain reports whether the difference in goodput is beyond chance: its interval excludes zero. The best of many rules is best
+// by luck too, which this does not count in favour of the policy in question.
+func (s *Standing) Certain() bool { return s.Goodput.Excludes(0) }
+
 // Standing sets the policy in question beside the best rule; false where one of them is missing.
 func (r *Row) Standing(own string) (Standing, bool) {
 	s := Standing{Own: r.Score(own), Best: r.Best()}

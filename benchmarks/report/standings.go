@@ -45,8 +45,10 @@ func Standings(w io.Writer, s *compare.Standings) error {
 
 func lost(s *compare.Standing) string {
 	switch {
-	case s.Lost():
+	case s.Lost() && s.Certain():
 		return "LOST"
+	case s.Lost():
+		return "LOST, within chance"
 	case s.Goodput.Mean >= 0.2:
 		return "won by a fifth"
 	}
@@ -75,7 +77,7 @@ func latency(s *compare.Standing) string {
 // sentence sums the standings up.
 func sentence(s *compare.Standings) string {
 	own := s.Policies[0]
-	var lost []string
+	var lost, chance []string
 	n, worst, best := 0, math.Inf(1), math.Inf(-1)
 	worstAt, bestAt := "", ""
 	for i := range s.Rows {
@@ -86,6 +88,9 @@ func sentence(s *compare.Standings) string {
 		n++
 		if st.Lost() {
 			lost = append(lost, s.Rows[i].Scenario)
+			if !st.Certain() {
+				chance = append(chance, s.Rows[i].Scenario)
+			}
 		}
 		if st.Goodput.Mean < worst {
 			worst, worstAt = st.Goodput.Mean, s.Rows[i].Scenario
@@ -100,6 +105,9 @@ func sentence(s *compare.Standings) string {
 	text := fmt.Sprintf("Of %d scenarios, `%s` has more than %.0f %% less goodput than the best rule of another router in %d", n, own, 100*compare.MostLost, len(lost))
 	if len(lost) > 0 {
 		text += " (" + strings.Join(lost, ", ") + ")"
+	}
+	if len(chance) > 0 {
+		text += fmt.Sprintf(", within chance in %d of them (%s)", len(chance), strings.Join(chance, ", "))
 	}
 	return text + fmt.Sprintf("; at worst %+.1f %% (%s), at best %+.1f %% (%s).", 100*worst, worstAt, 100*best, bestAt)
 }
@@ -175,8 +183,11 @@ func StandingsMarkdown(w io.Writer, s *compare.Standings) error {
 			continue
 		}
 		verdict := ""
-		if st.Lost() {
+		switch {
+		case st.Lost() && st.Certain():
 			verdict = "**lost**"
+		case st.Lost():
+			verdict = "lost, within chance"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s, `%s` | %s | %s | %s |\n", r.Scenario, percent(bench.Number(st.Own.MeanGoodput())),
 			percent(bench.Number(st.Best.MeanGoodput())), st.Best.Policy, signed(st.Goodput), latency(&st), verdict)
