@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/benchmarks/compare"
 	"github.com/fairlead/fairlead/benchmarks/policy"
 	"github.com/fairlead/fairlead/benchmarks/report"
+	"github.com/fairlead/fairlead/simulator/scenarios"
 )
 
 func benchMatrixCommand() *cobra.Command {
@@ -22,9 +24,10 @@ func benchMatrixCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "matrix [POLICY…]",
 		Short: "Set a policy beside the rules of other routers in many scenarios",
-		Long: `Matrix runs policies in every scenario that one policy alone can serve, and tells how the first one stands beside the best rule
-of another router: what it gains, and what it loses by more than 2 % of the goodput. Without policies it runs "default" beside
-everything that is built in. --with takes from a file of an earlier matrix what is not run again.`,
+		Long: `Matrix runs policies in scenarios, and tells how the first one stands beside the best rule of another router: what it gains, and
+what it loses by more than 2 % of the goodput. Without policies it runs "default" beside everything that is built in; without
+scenarios all but those that repeat what others published (p-…) and those whose pods share requests. --with takes from a file
+of an earlier matrix what is not run again.`,
 		Example: `  fairlead bench matrix --seeds 3 -o matrix.json
   fairlead bench matrix default --with matrix.json -o matrix.json -o matrix.md
   fairlead bench matrix mine.yaml classic rule-dynamo -s s1,c-*`,
@@ -45,7 +48,9 @@ everything that is built in. --with takes from a file of an earlier matrix what 
 				return err
 			}
 			p.NoCapacities = true
-			p.Scenarios = whole(p.Scenarios)
+			p.Scenarios = slices.DeleteFunc(p.Scenarios, func(s *bench.Setup) bool {
+				return shared(s) || !c.Flags().Changed("scenario") && strings.HasPrefix(s.Name, "p-")
+			})
 			r, err := compare.Run(c.Context(), p)
 			clear()
 			if err != nil {
@@ -84,17 +89,7 @@ everything that is built in. --with takes from a file of an earlier matrix what 
 	return c
 }
 
-// whole leaves out scenarios whose pods share requests, which no rule of another router here decides.
-func whole(all []*bench.Setup) []*bench.Setup {
-	var out []*bench.Setup
-	for _, s := range all {
-		roles := false
-		for i := range s.Fleet {
-			roles = roles || s.Fleet[i].Role != ""
-		}
-		if !roles {
-			out = append(out, s)
-		}
-	}
-	return out
+// shared reports whether the scenario's pods share requests, which no rule of another router here decides.
+func shared(s *bench.Setup) bool {
+	return slices.ContainsFunc(s.Fleet, func(g scenarios.Group) bool { return g.Role != "" })
 }
