@@ -22,6 +22,7 @@ import (
 //	       + λ/N · TTFT · p / (1 - ρ)           in first tokens that come later to those who will be sent there meanwhile
 //	       + reuse · p · (n + 1)                for what this prompt displaces from the cache, where as much of it is asked again
 //	KV     = the wait for room, if the promised tokens exceed 95 % of the cache
+//	places = 2 · decode, where an engine runs as many other LoRA adapters as it can, or decode/2 for one that it still can
 //
 // and each is priced as what it delays. Of candidates within 2 % or half a millisecond of the least, that with the smallest
 // product of uncached work and requests leads. The score is 1000/(1000 + cost).
@@ -42,6 +43,7 @@ type Cost struct {
 	cached    plugins.EndpointValues[int64]
 	foretells bool
 	matches   bool
+	places    places
 }
 
 var _ plugins.Scorer = (*Cost)(nil)
@@ -53,6 +55,7 @@ func NewCost() *Cost { return &Cost{TTFTPrice: 1, ITLPrice: 1} }
 func (s *Cost) Provision(b *plugins.Builder) error {
 	s.prompt, s.traffic, s.loads = plugins.Needs(b, plugins.PromptTokens), plugins.Needs(b, plugins.Traffics), plugins.Needs(b, plugins.EngineLoads)
 	s.cached, s.matches = plugins.Uses(b, plugins.CachedTokens)
+	s.places.provision(b)
 	s.expected, s.foretells = plugins.Uses(b, plugins.ExpectedOutput)
 	if s.TTFTPrice == 0 && s.ITLPrice == 0 {
 		return errors.New("ttftPrice and itlPrice are both 0, so that every endpoint costs the same; give one of them a price")
@@ -123,10 +126,15 @@ func (s *Cost) priced(e expense) float64 {
 func (s *Cost) Score(c *plugins.Cycle, out []float64) {
 	loads, cached := s.loads.Of(c), s.cached.Of(c)
 	a := s.asked(c)
+	adapter := s.places.wanted(c)
 	soonest := -1.0
 	for i, id := range c.Candidates {
 		found := s.found(cached, int(id))
-		out[i] = s.priced(a.of(&loads[id], found))
+		e := a.of(&loads[id], found)
+		if adapter != "" {
+			e.room += float64(s.places.wait(c, id, adapter) * e.decode)
+		}
+		out[i] = s.priced(e)
 		if p := a.prefill(&loads[id], found); soonest < 0 || p < soonest {
 			soonest = p
 		}

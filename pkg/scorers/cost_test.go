@@ -51,6 +51,14 @@ func TestCostChooses(t *testing.T) {
 			h100(`"running":1,"residentTokens":60000`), h100(`"backlogMs":3000`), "a"},
 		{"a tie goes to the smaller product of work and requests", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=1000",
 			h100(`"running":1,"backlogMs":8`), h100(`"running":0,"backlogMs":40`), "b"},
+		{"an adapter goes where it runs", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=100 requested-model=l",
+			h100(`"running":4`) + ` running-adapters=["k","l"] waiting-adapters=[] max-adapters=2`, h100("") + ` running-adapters=["k"] waiting-adapters=[] max-adapters=2`, "a"},
+		{"unless that is far from free", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=100 requested-model=l",
+			h100(`"running":4,"backlogMs":3000`) + ` running-adapters=["k","l"] waiting-adapters=[] max-adapters=2`, h100("") + ` running-adapters=["k"] waiting-adapters=[] max-adapters=2`, "b"},
+		{"a free place is better than none", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=100 requested-model=l",
+			h100("") + ` running-adapters=["k"] waiting-adapters=["l"] max-adapters=1`, h100(`"running":4`) + ` running-adapters=["k"] waiting-adapters=[] max-adapters=2`, "b"},
+		{"a base model needs no place", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=100 requested-model=base",
+			h100("") + ` running-adapters=["k"] waiting-adapters=["l"] max-adapters=1`, h100(`"running":4`) + ` running-adapters=["l"] waiting-adapters=[] max-adapters=2`, "a"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
