@@ -40,6 +40,15 @@ func refused(id reason.ID, text string, set func(*exchange.Options), method, pat
 	}
 }
 
+// named is a reason of a request that goes on, though what this header names is of no use.
+func named(text, header, value string) reached {
+	return func(t *testing.T) *heard {
+		w := newWorld(t, text, nil)
+		w.forwarded(w.ask(seesHeaders, hello, header, value))
+		return w.heard
+	}
+}
+
 // streamed is a reason of an event stream whose usage a hook wants.
 func streamed(events string) reached {
 	return noted(with("test-usage-hook"), seesAll, hello, func(w *world, x *exchange.Exchange, a exchange.Action) {
@@ -185,9 +194,11 @@ schedulingProfiles:
 			x.Response(w.now, ok(openai.Header{Name: "content-type", Value: "application/json"}), a.To[0], false)
 			x.Chunk(w.now, []byte(`{"choices":[]}`), true)
 		}),
-		reason.UsageRejected: streamed("data: {\"usage\":{\"prompt_tokens\":-4,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n"),
-		reason.EventSkipped:  streamed("data: " + strings.Repeat("x", 5<<20) + "\n\ndata: {\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n"),
-		reason.NoTerminator:  streamed("data: {\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":1}}\n\n"),
+		reason.UsageRejected:    streamed("data: {\"usage\":{\"prompt_tokens\":-4,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n"),
+		reason.EventSkipped:     streamed("data: " + strings.Repeat("x", 5<<20) + "\n\ndata: {\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":1}}\n\ndata: [DONE]\n\n"),
+		reason.IdentityIgnored:  named(byChance, "x-llm-d-inference-fairness-id", strings.Repeat("x", 254)),
+		reason.ObjectiveUnknown: named(byChance+"objectives:\n- {name: chat, priority: 5}\n", "x-llm-d-inference-objective", "chatt"),
+		reason.NoTerminator:     streamed("data: {\"usage\":{\"prompt_tokens\":4,\"completion_tokens\":1}}\n\n"),
 		reason.UsagePartial: noted(byChance, seesHeaders, hello, func(w *world, x *exchange.Exchange, _ exchange.Action) {
 			w.s.Ended(w.now, x.ID, exchange.Ending{Clean: true, Usage: &openai.Usage{Prompt: 7}, UsagePartial: true})
 		}),

@@ -2,6 +2,7 @@
 package catalog
 
 import (
+	"github.com/fairlead/fairlead/pkg/admission"
 	"github.com/fairlead/fairlead/pkg/conformance"
 	"github.com/fairlead/fairlead/pkg/filters"
 	"github.com/fairlead/fairlead/pkg/kvindex"
@@ -18,6 +19,7 @@ import (
 func Builtin() []plugins.Entry {
 	return []plugins.Entry{
 		plugins.Plugin("model-resolver", models.NewResolver),
+		plugins.Plugin("objective-resolver", admission.NewObjectives),
 
 		plugins.Plugin("approx-prefix-cache-producer", kvindex.NewProducer).Default(
 			plugins.BlockHashes.Name, plugins.PromptBlocks.Name, plugins.CachedTokens.Name, plugins.CachedBlocks.Name),

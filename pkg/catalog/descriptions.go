@@ -42,6 +42,8 @@ func Descriptions() map[string]string {
 	d["fact traffic"] = "engine-load are what the load model believes of each engine, and traffic what it believes of the pool's traffic."
 	d["fact waiting"] = "waiting is the number of requests that wait in the engine, as last scraped; unknown if never scraped or stale."
 	d["fact waiting-adapters"] = "running-adapters and waiting-adapters are the LoRA adapters with requests in the engine, sorted, and max-adapters how many\ndifferent ones may run at a time, as last scraped; nil and unknown if never scraped or stale."
+	d["github.com/fairlead/fairlead/pkg/admission.Objectives"] = "Objectives gives a request the priority of the objective that it names, in the header x-llm-d-inference-objective (or\nx-gateway-inference-objective), as the configuration's objectives say. A request that names none, or one that is unknown\nfor its pool, has priority 0; the latter is noted. Below 0 a request may be dropped when endpoints are short. It is added\nby itself where a configuration has objectives.\n\nAnybody who reaches the gateway can send these headers, and those that name a flow (x-llm-d-inference-fairness-id), unless\nthe gateway sets or strips them. With trustHeaders false they say nothing, and a request is told from others by its\nsubscription alone. Where a subscription is known it is the flow in any case."
+	d["github.com/fairlead/fairlead/pkg/admission.Objectives.TrustHeaders"] = "TrustHeaders has the headers for fairness ids and objectives mean what they say."
 	d["github.com/fairlead/fairlead/pkg/config.bandShape"] = "bandShape is one band of priority."
 	d["github.com/fairlead/fairlead/pkg/config.bandShape.FairnessPolicyRef"] = "FairnessPolicyRef names the policy between flows."
 	d["github.com/fairlead/fairlead/pkg/config.bandShape.MaxBytes"] = "MaxBytes bounds the band's bytes."
@@ -62,11 +64,12 @@ func Descriptions() map[string]string {
 	d["github.com/fairlead/fairlead/pkg/config.detectorShape.PluginRef"] = "PluginRef is the name of a plugin."
 	d["github.com/fairlead/fairlead/pkg/config.detectorShape.QueueDepthThreshold"] = "QueueDepthThreshold is the number of waiting requests at which an endpoint is full."
 	d["github.com/fairlead/fairlead/pkg/config.documentShape"] = "documentShape is an EndpointPickerConfig: which plugins there are, and which of them decide for which requests."
-	d["github.com/fairlead/fairlead/pkg/config.documentShape.APIVersion"] = "APIVersion is the version of the schema. All mean the same, but that pools and stages stand under fairlead.dev/v1alpha1 alone."
+	d["github.com/fairlead/fairlead/pkg/config.documentShape.APIVersion"] = "APIVersion is the version of the schema. All mean the same, but that pools, stages and objectives stand under\nfairlead.dev/v1alpha1 alone."
 	d["github.com/fairlead/fairlead/pkg/config.documentShape.DataLayer"] = "DataLayer says where endpoints and their metrics come from, in the terms of llm-d."
 	d["github.com/fairlead/fairlead/pkg/config.documentShape.FeatureGates"] = "FeatureGates are switches of other pickers, as name, name=true or name=false."
 	d["github.com/fairlead/fairlead/pkg/config.documentShape.FlowControl"] = "FlowControl is llm-d's section on queueing."
 	d["github.com/fairlead/fairlead/pkg/config.documentShape.Kind"] = "Kind is EndpointPickerConfig."
+	d["github.com/fairlead/fairlead/pkg/config.documentShape.Objectives"] = "Objectives give priorities to the requests that name them, in the header x-llm-d-inference-objective."
 	d["github.com/fairlead/fairlead/pkg/config.documentShape.Parser"] = "Parser is the deprecated place of requestHandler.parsers, for one parser."
 	d["github.com/fairlead/fairlead/pkg/config.documentShape.Plugins"] = "Plugins are the instances that profiles, pools and stages refer to by name. Without plugins and profiles the default\nprofile applies."
 	d["github.com/fairlead/fairlead/pkg/config.documentShape.Pools"] = "Pools are groups of endpoints with the models that they serve. Without any, one pool takes every model."
@@ -88,6 +91,10 @@ func Descriptions() map[string]string {
 	d["github.com/fairlead/fairlead/pkg/config.modelShape"] = "modelShape is a model that a pool serves."
 	d["github.com/fairlead/fairlead/pkg/config.modelShape.Aliases"] = "Aliases are further names that clients may ask for; the engine is asked for the name."
 	d["github.com/fairlead/fairlead/pkg/config.modelShape.Name"] = "Name is what clients ask for and what the engine is asked for."
+	d["github.com/fairlead/fairlead/pkg/config.objectiveShape"] = "objectiveShape gives a priority to the requests that name it."
+	d["github.com/fairlead/fairlead/pkg/config.objectiveShape.Name"] = "Name is what requests call it."
+	d["github.com/fairlead/fairlead/pkg/config.objectiveShape.Pool"] = "Pool is the only pool where the name has this meaning; without it, every pool."
+	d["github.com/fairlead/fairlead/pkg/config.objectiveShape.Priority"] = "Priority orders requests: larger goes first, and below 0 may be dropped when endpoints are short; 0 without it."
 	d["github.com/fairlead/fairlead/pkg/config.pluginShape"] = "pluginShape is one instance of a plugin type."
 	d["github.com/fairlead/fairlead/pkg/config.pluginShape.Name"] = "Name is what profiles, pools and stages call it; without it, the type."
 	d["github.com/fairlead/fairlead/pkg/config.pluginShape.Parameters"] = "Parameters are those of the type: fairlead plugins TYPE lists them."
@@ -276,6 +283,7 @@ func Descriptions() map[string]string {
 // Reasons returns the reasons that the plugins of each type ("import/path.Type") name.
 func Reasons() map[string][]reason.ID {
 	r := map[string][]reason.ID{}
+	r["github.com/fairlead/fairlead/pkg/admission.Objectives"] = []reason.ID{reason.IdentityIgnored, reason.ObjectiveUnknown}
 	r["github.com/fairlead/fairlead/pkg/models.Resolver"] = []reason.ID{reason.ModelRequired, reason.ModelNotFound, reason.BodySealed}
 	r["github.com/fairlead/fairlead/pkg/producers.CapacityClass"] = []reason.ID{reason.CapacityUnknown}
 	r["github.com/fairlead/fairlead/pkg/profiles.Header"] = []reason.ID{reason.ProfileNotFound}

@@ -90,6 +90,19 @@ func explanationText(x config.Explanation) []byte {
 	if len(x.Stages) == 0 {
 		b.WriteString("  none\n")
 	}
+	if len(x.Objectives) > 0 {
+		b.WriteString("\nOBJECTIVES, by the header x-llm-d-inference-objective; 0 is the priority of all other requests\n")
+	}
+	for _, o := range x.Objectives {
+		fmt.Fprintf(&b, "  %s: priority %d", o.Name, o.Priority)
+		if o.Pool != "" {
+			fmt.Fprintf(&b, ", in pool %s", o.Pool)
+		}
+		if o.Priority < 0 {
+			b.WriteString(", may be dropped when endpoints are short")
+		}
+		b.WriteByte('\n')
+	}
 	for _, p := range x.Pools {
 		poolText(&b, p)
 	}

@@ -16,6 +16,7 @@ func (r *reader) check(d *document) {
 		used[p.handler] = true
 	}
 	r.checkStages(d)
+	r.checkObjectives(d)
 	for _, p := range d.profiles {
 		if !slices.ContainsFunc(d.pools, func(pool *poolDecl) bool {
 			return slices.ContainsFunc(pool.profiles, func(n named) bool { return n.name == p.name })

@@ -38,6 +38,7 @@ const (
 	defaultPicker   = "max-score-picker"
 	randomPicker    = "random-picker" // the one that looks at no score
 	defaultResolver = "model-resolver"
+	priorities      = "objective-resolver"
 )
 
 // defaultRefs are the plugins of the profile that applies where nothing is configured.
@@ -74,6 +75,9 @@ func (r *reader) complete(d *document, entries []plugins.Entry) {
 		if p.handler == "" && p.handlerAt == (pos{}) {
 			r.defaultHandler(d, p, entries)
 		}
+	}
+	if len(d.objectives) > 0 {
+		r.objectiveResolver(d, entries)
 	}
 	if len(d.pools) > 1 || slices.ContainsFunc(d.pools, func(p *poolDecl) bool { return len(p.models) > 0 }) {
 		r.modelResolver(d, entries)

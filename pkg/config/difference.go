@@ -86,6 +86,13 @@ func (f *File) meaning(l plugins.Layout) *meaning {
 		m.add(joined(p.profiles), "pools", p.name, "profiles")
 		m.add(p.handler, "pools", p.name, "handler")
 	}
+	for _, o := range f.doc.objectives {
+		path := []string{"objectives", o.name, "priority"}
+		if o.pool.name != "" {
+			path = []string{"objectives", o.name, "pools", o.pool.name, "priority"}
+		}
+		m.add(strconv.Itoa(int(o.priority)), path...)
+	}
 	var stages []string
 	for _, s := range l.Stages {
 		stages = append(stages, s.Plugin)

@@ -12,10 +12,10 @@ import (
 // Kind is the kind of the only document that this package reads.
 const Kind = "EndpointPickerConfig"
 
-// OwnVersion is the API version under which pools and stages stand, and under which effective configurations are printed.
+// OwnVersion is the API version under which pools, stages and objectives stand, and under which effective configurations are printed.
 const OwnVersion = "fairlead.dev/v1alpha1"
 
-// Versions returns the API versions that are read. They mean the same, but for pools and stages.
+// Versions returns the API versions that are read. They mean the same, but for pools, stages and objectives.
 func Versions() []string {
 	return []string{OwnVersion, "inference.networking.x-k8s.io/v1alpha1", "llm-d.ai/v1alpha1", "llm-d.ai/v1"}
 }
@@ -29,6 +29,8 @@ type document struct {
 	profiles []*profileDecl
 	pools    []*poolDecl
 	stages   []refDecl
+
+	objectives []objectiveDecl
 
 	// Whether the field was given at all: an empty list is not the same as none, but for profiles.
 	pluginsGiven, profilesGiven, poolsGiven, stagesGiven bool
@@ -74,7 +76,7 @@ type refDecl struct {
 
 func (r *reader) document(root *yaml.Node) *document {
 	d := &document{}
-	var kindAt, versionAt, poolsAt, stagesAt pos
+	var kindAt, versionAt, poolsAt, stagesAt, objectivesAt pos
 	kind := ""
 	r.table(root, "", "field", []field{
 		{"apiVersion", func(k, v *yaml.Node) { versionAt = at(v); d.version, _ = r.text(k, v, "") }},
@@ -84,6 +86,7 @@ func (r *reader) document(root *yaml.Node) *document {
 		{"schedulingProfiles", func(k, v *yaml.Node) { r.profiles(k, v, d) }},
 		{"pools", func(k, v *yaml.Node) { poolsAt = at(k); r.pools(k, v, d) }},
 		{"stages", func(k, v *yaml.Node) { stagesAt = at(k); r.stages(k, v, d) }},
+		{"objectives", func(k, v *yaml.Node) { objectivesAt = at(k); r.objectives(k, v, d) }},
 		{"dataLayer", func(k, v *yaml.Node) { r.dataLayer(k, v, d) }},
 		{"flowControl", func(k, v *yaml.Node) { r.flowControl(k, v, d) }},
 		{"requestHandler", func(k, v *yaml.Node) { r.requestHandler(k, v, d) }},
@@ -109,7 +112,7 @@ func (r *reader) document(root *yaml.Node) *document {
 		for _, own := range []struct {
 			name string
 			at   pos
-		}{{"pools", poolsAt}, {"stages", stagesAt}} {
+		}{{"pools", poolsAt}, {"stages", stagesAt}, {"objectives", objectivesAt}} {
 			if own.at != (pos{}) {
 				r.errorf(own.at, CodeVersion, fmt.Sprintf("set apiVersion: %s in line %d, or remove it", OwnVersion, versionAt.line),
 					"%s is no part of %s", own.name, d.version)

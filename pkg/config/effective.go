@@ -98,6 +98,9 @@ func (d *document) spec() plugins.Spec {
 		}
 		s.Pools = append(s.Pools, ps)
 	}
+	for _, o := range d.objectives {
+		s.Objectives = append(s.Objectives, plugins.Objective{Name: o.name, Priority: o.priority, Pool: o.pool.name})
+	}
 	if d.stagesGiven {
 		s.Stages = []string{}
 		for _, ref := range d.stages {
@@ -170,6 +173,9 @@ func (d *document) effective() []byte {
 			list = append(list, t.node())
 		}
 		root.add("stages", sequence(list))
+	}
+	if len(d.objectives) > 0 {
+		root.add("objectives", d.objectivesNode())
 	}
 	if d.discovery != nil {
 		var ref, layer tableNode

@@ -18,6 +18,9 @@ type Explanation struct {
 	Answers    Answers           `json:"answers"`
 	plugins.Layout
 
+	// Objectives are the priorities that requests can ask for by name, in the order of the text.
+	Objectives []ObjectiveExplained `json:"objectives,omitempty"`
+
 	// Endpoints says where they come from; empty leaves it to the command line.
 	Endpoints string `json:"endpoints,omitempty"`
 }
@@ -34,6 +37,13 @@ type PluginExplained struct {
 	Idle       bool             `json:"idle,omitempty"`
 	Stands     bool             `json:"standsWithoutPlugin,omitempty"`
 	Parameters []ParameterValue `json:"parameters,omitempty"`
+}
+
+// ObjectiveExplained is the priority of the requests that name it, in one pool or, with none, in all.
+type ObjectiveExplained struct {
+	Name     string `json:"name"`
+	Priority int32  `json:"priority"`
+	Pool     string `json:"pool,omitempty"`
 }
 
 // ParameterValue is the value of one parameter. Given is false where it is the default.
@@ -82,6 +92,9 @@ func (f *File) Explain(built *plugins.Built) Explanation {
 			p.parameters(decl.value, decl.given)
 			x.Plugins = append(x.Plugins, p)
 		}
+	}
+	for _, o := range f.doc.objectives {
+		x.Objectives = append(x.Objectives, ObjectiveExplained{o.name, o.priority, o.pool.name})
 	}
 	if f.Discovery != nil {
 		x.Endpoints = "the file " + f.Discovery.Path

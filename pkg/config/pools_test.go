@@ -97,6 +97,41 @@ func TestPoolsAreCompleted(t *testing.T) {
 	}
 }
 
+// The stage that reads objectives stands behind the one that finds the pool, wherever that stands.
+func TestTheObjectiveResolverKnowsThePool(t *testing.T) {
+	const pools = "pools:\n- {name: a, models: [{name: m}]}\n- {name: b, models: [{name: n}]}\n"
+	const objectives = "objectives: [{name: o, priority: -3}]\n"
+	for _, row := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"both are added", head + rest + pools + objectives, []string{"model-resolver", "objective-resolver"}},
+		{"one pool needs no other", head + rest + objectives, []string{"objective-resolver"}},
+		{"the other is declared", head + "plugins: [{type: queue-scorer}, {type: model-resolver}]\n" + pools + objectives, []string{"model-resolver", "objective-resolver"}},
+		{"a list of stages", head + "plugins: [{type: queue-scorer}, {type: model-resolver}]\nstages: [model-resolver]\n" + pools + objectives, []string{"model-resolver", "objective-resolver"}},
+		{"an empty list", head + rest + "stages: []\n" + objectives, []string{"objective-resolver"}},
+		{"it is declared", head + "plugins: [{type: queue-scorer}, {type: objective-resolver, name: o, parameters: {trustHeaders: false}}]\n" + objectives, []string{"o"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			file := load(t, row.text)
+			if diff := cmp.Diff([]plugins.Objective{{Name: "o", Priority: -3}}, file.Spec.Objectives); diff != "" {
+				t.Error(diff)
+			}
+			built, problems := file.Build()
+			if built == nil {
+				t.Fatal(problems)
+			}
+			if diff := cmp.Diff(row.want, built.StageNames(plugins.AtResolve)); diff != "" {
+				t.Errorf("stages (-want +got):\n%s", diff)
+			}
+			again, problems := config.Load(file.Effective(), "effective", entries())
+			if again == nil || again.Digest() != file.Digest() {
+				t.Errorf("the effective text loads to something else: %v\n%s", problems, file.Effective())
+			}
+		})
+	}
+}
+
 func TestTheModelResolverRunsFirstUnlessDeclared(t *testing.T) {
 	const pool = "pools: [{name: a, models: [{name: m}]}]\n"
 	rows := []struct {

@@ -54,6 +54,20 @@ func runProblems(t *testing.T, rows []problemRow) {
 	}
 }
 
+func TestProblemsOfObjectives(t *testing.T) {
+	runProblems(t, []problemRow{
+		{"a list", head + rest + "objectives:\n- {name: chat, priority: 5}\n- {name: batch, priority: -1, pool: default}\n- {name: plain}\n", nil},
+		{"one name for two pools, and one for all", head + rest + "pools: [{name: a, models: [{name: m}]}, {name: b, models: [{name: n}]}]\nobjectives: [{name: o, pool: a}, {name: o, pool: b}, {name: o}]\n", nil},
+		{"no value", head + rest + "objectives:\n", []string{"9:1: warning: objectives has no value and counts as left out; remove it, or write [] for none"}},
+		{"no name", head + rest + "objectives: [{priority: 1}]\n", []string{"9:14: objectives[0]: name is missing; add name"}},
+		{"twice", head + rest + "objectives: [{name: a}, {name: a, priority: 1}]\n", []string{`9:32: objective "a" is defined twice, first in line 9; keep one of the two`}},
+		{"a fraction", head + rest + "objectives: [{name: a, priority: 1.5}]\n", []string{`9:34: objective "a": priority is 1.5; write a whole number of 32 bits`}},
+		{"too large", head + rest + "objectives: [{name: a, priority: 2147483648}]\n", []string{`9:34: objective "a": priority is 2.147483648e+09; write a whole number of 32 bits`}},
+		{"a pool that is not there", head + rest + "objectives: [{name: a, pool: defualt}]\n", []string{`9:30: objective "a": no pool is named "defualt"; did you mean "default"?`}},
+		{"under a version of llm-d", upstreamHead + rest + "objectives: [{name: a}]\n", []string{"9:1: objectives is no part of llm-d.ai/v1alpha1; set apiVersion: fairlead.dev/v1alpha1 in line 1, or remove it"}},
+	})
+}
+
 func TestProblemsOfTheText(t *testing.T) {
 	runProblems(t, []problemRow{
 		{"nothing at all", "", []string{"the file is empty; write apiVersion and kind, or start without a configuration file to get the default one"}},

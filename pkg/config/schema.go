@@ -37,7 +37,7 @@ func Schema(entries []plugins.Entry, texts map[string]string) []byte {
 	doc["title"] = Kind
 	doc["allOf"] = []any{object{
 		"if":   object{"properties": object{"apiVersion": object{"not": object{"const": OwnVersion}}}, "required": []string{"apiVersion"}},
-		"then": object{"properties": object{"pools": false, "stages": false}},
+		"then": object{"properties": object{"pools": false, "stages": false, "objectives": false}},
 	}}
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)

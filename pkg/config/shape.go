@@ -12,7 +12,8 @@ import (
 type (
 	// documentShape is an EndpointPickerConfig: which plugins there are, and which of them decide for which requests.
 	documentShape struct {
-		// APIVersion is the version of the schema. All mean the same, but that pools and stages stand under fairlead.dev/v1alpha1 alone.
+		// APIVersion is the version of the schema. All mean the same, but that pools, stages and objectives stand under
+		// fairlead.dev/v1alpha1 alone.
 		APIVersion string `json:"apiVersion" schema:"required"`
 		// Kind is EndpointPickerConfig.
 		Kind string `json:"kind" schema:"required,enum=EndpointPickerConfig"`
@@ -27,6 +28,8 @@ type (
 		// Stages are the plugins that run before scheduling, in this order, as names or as references. Without the list, all
 		// plugins that are stages run, in the order of plugins.
 		Stages []refShape `json:"stages"`
+		// Objectives give priorities to the requests that name them, in the header x-llm-d-inference-objective.
+		Objectives []objectiveShape `json:"objectives"`
 		// FeatureGates are switches of other pickers, as name, name=true or name=false.
 		FeatureGates []string `json:"featureGates"`
 		// DataLayer says where endpoints and their metrics come from, in the terms of llm-d.
@@ -90,6 +93,16 @@ type (
 		Name string `json:"name" schema:"required"`
 		// Aliases are further names that clients may ask for; the engine is asked for the name.
 		Aliases []string `json:"aliases"`
+	}
+
+	// objectiveShape gives a priority to the requests that name it.
+	objectiveShape struct {
+		// Name is what requests call it.
+		Name string `json:"name" schema:"required"`
+		// Priority orders requests: larger goes first, and below 0 may be dropped when endpoints are short; 0 without it.
+		Priority int32 `json:"priority"`
+		// Pool is the only pool where the name has this meaning; without it, every pool.
+		Pool string `json:"pool"`
 	}
 
 	// dataLayerShape is llm-d's section on where endpoints and metrics come from.

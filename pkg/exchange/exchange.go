@@ -42,7 +42,8 @@ type Exchange struct {
 	stage int // the next stage of the step
 
 	// Headers.
-	expected int64 // content-length, Unknown without one
+	expected                  int64 // content-length, Unknown without one
+	newFairness, newObjective bool  // said by a header of the newer name
 
 	// Body.
 	body    body
@@ -176,6 +177,13 @@ func (x *Exchange) Described(now pool.Instant, s *openai.Summary, by Said) Actio
 	return x.advance(now)
 }
 
+// Identified says in virtual time what control headers would have said. It is called before Described.
+func (x *Exchange) Identified(fairnessID, objective string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.r.FairnessID, x.r.Objective = fairnessID, objective
+}
+
 // Resume is called after Wake: it fetches what was decided meanwhile, or enters the holding stage again. Without cause it
 // returns Hold again.
 func (x *Exchange) Resume(now pool.Instant) Action {
@@ -225,7 +233,9 @@ func (x *Exchange) advance(now pool.Instant) Action {
 		if a, passed := x.stages(now, plugins.AtDescribe); !passed {
 			return a
 		}
-		if refusal := x.plan().Describe(x.s.o.Sink, &x.r); refusal != nil {
+		refusal := x.plan().Describe(x.s.o.Sink, &x.r)
+		x.takeNotes()
+		if refusal != nil {
 			return x.refuse(now, refusal)
 		}
 		x.step = stepAdmit
@@ -257,6 +267,7 @@ func (x *Exchange) stages(now pool.Instant, p plugins.Phase) (a Action, passed b
 			x.s.waiting.Store(&x.r, x)
 		}
 		v := b.Enter(x.s.o.Sink, p, x.stage, &x.r)
+		x.takeNotes()
 		switch {
 		case v.Refusal != nil:
 			return x.refuse(now, v.Refusal), false
@@ -289,6 +300,9 @@ func (x *Exchange) resolve() *reason.Refusal {
 	}
 	if x.r.Target.Model == "" {
 		x.r.Target.Model = x.r.Model()
+	}
+	if x.r.Target.Subscription != "" { // what was proved counts before what was claimed
+		x.r.FairnessID = x.r.Target.Subscription
 	}
 	x.r.PoolIndex = b.PoolIndex(x.r.Target.Pool)
 	if x.r.PoolIndex < 0 {
@@ -354,6 +368,13 @@ func (x *Exchange) isOver() {
 func (x *Exchange) note(id reason.ID, detail string) {
 	x.s.o.Sink.Note(id, detail)
 	x.reasons = append(x.reasons, id.String())
+}
+
+// takeNotes notes what stages and describers told of.
+func (x *Exchange) takeNotes() {
+	for _, n := range x.r.TakeNotes() {
+		x.note(n.ID, n.Detail)
+	}
 }
 
 // Transport adds a line to the transport section of the record.

@@ -10,13 +10,19 @@ import (
 
 // The names that a destination travels by. Endpoint Picker Protocol v1.0.0.
 const (
-	HeaderDestination  = "x-gateway-destination-endpoint"
-	HeaderServed       = "x-gateway-destination-endpoint-served"
-	HeaderSubset       = "x-gateway-destination-endpoint-subset"
-	HeaderTestSelect   = "test-epp-endpoint-selection"
-	HeaderTestServed   = "x-conformance-test-served-endpoint"
-	HeaderRequestID    = "x-request-id"
-	HeaderDecisionID   = "x-fairlead-decision-id"
+	HeaderDestination = "x-gateway-destination-endpoint"
+	HeaderServed      = "x-gateway-destination-endpoint-served"
+	HeaderSubset      = "x-gateway-destination-endpoint-subset"
+	HeaderTestSelect  = "test-epp-endpoint-selection"
+	HeaderTestServed  = "x-conformance-test-served-endpoint"
+	HeaderRequestID   = "x-request-id"
+	HeaderDecisionID  = "x-fairlead-decision-id"
+
+	headerFairness     = "x-llm-d-inference-fairness-id"
+	headerObjective    = "x-llm-d-inference-objective"
+	headerOldFairness  = "x-gateway-inference-fairness-id"
+	headerOldObjective = "x-gateway-inference-objective"
+
 	headerContentLen   = "content-length"
 	headerContentType  = "content-type"
 	headerContentCoder = "content-encoding"
@@ -29,8 +35,7 @@ func ControlHeader(name string) bool {
 	case HeaderDestination, HeaderServed, HeaderSubset, HeaderTestSelect, HeaderTestServed, HeaderDecisionID,
 		"x-gateway-destination-endpoint-scores", "x-gateway-destination-endpoint-fallback", "x-gateway-model-name",
 		"x-prefiller-host-port", "x-encoder-hosts-ports", "x-data-parallel-host-port", "x-kv-cache-source-host-port",
-		"x-llm-d-inference-fairness-id", "x-gateway-inference-fairness-id",
-		"x-llm-d-inference-objective", "x-gateway-inference-objective",
+		headerFairness, headerOldFairness, headerObjective, headerOldObjective,
 		"x-llm-d-model-name-rewrite", "x-gateway-model-name-rewrite",
 		"x-llm-d-request-dropped-reason":
 		return true
@@ -52,9 +57,7 @@ func (x *Exchange) readHeaders(h openai.Headers) *reason.Refusal {
 			r.Path = f.Value
 		case strings.HasPrefix(f.Name, ":"):
 		case ControlHeader(f.Name):
-			if f.Name == HeaderTestSelect {
-				r.Steered = append(r.Steered, strings.Split(f.Value, ",")...)
-			}
+			x.heed(f)
 			x.remove(f.Name)
 			continue
 		case f.Name == headerContentLen:
@@ -85,6 +88,44 @@ func (x *Exchange) readHeaders(h openai.Headers) *reason.Refusal {
 	}
 	x.body.start(r, x.s.o.MaxInflatedBytes)
 	return nil
+}
+
+// identityBytesMax bounds fairness ids and objectives: both name tables and metric labels.
+const identityBytesMax = 253
+
+// heed takes from a control header what is meant for us. Of a header and its older name the newer counts, and of several
+// copies the first.
+func (x *Exchange) heed(f openai.Header) {
+	r := &x.r
+	switch f.Name {
+	case HeaderTestSelect:
+		r.Steered = append(r.Steered, strings.Split(f.Value, ",")...)
+	case headerFairness:
+		x.identify(&r.FairnessID, &x.newFairness, f)
+	case headerOldFairness:
+		x.identify(&r.FairnessID, nil, f)
+	case headerObjective:
+		x.identify(&r.Objective, &x.newObjective, f)
+	case headerOldObjective:
+		x.identify(&r.Objective, nil, f)
+	}
+}
+
+// identify sets what a header says of the request, unless an earlier one said it; newer is whether a header of the newer name
+// did, nil for one of the older name.
+func (x *Exchange) identify(what *string, newer *bool, f openai.Header) {
+	value := strings.TrimSpace(f.Value)
+	switch {
+	case value == "", *what != "" && (newer == nil || *newer):
+		return
+	case len(value) > identityBytesMax:
+		x.note(reason.IdentityIgnored, f.Name+" is longer than "+strconv.Itoa(identityBytesMax)+" bytes")
+		return
+	}
+	*what = value
+	if newer != nil {
+		*newer = true
+	}
 }
 
 // remove has a header taken out once, however many copies there are.

@@ -24,6 +24,7 @@ type Metered struct {
 	API    openai.API
 	Model  string         // as the client named it; empty without one
 	Target plugins.Target // as far as it was resolved
+	Flow   string         // the fairness id; empty without one
 	Stream bool           // the client asked for a stream
 
 	// To is the endpoint that was picked, as namespace/name, with its address; empty before.
@@ -40,7 +41,7 @@ type Metered struct {
 
 // metered describes the exchange for the meter.
 func (x *Exchange) metered() Metered {
-	m := Metered{API: x.r.API, Model: x.r.Model(), Target: x.r.Target, Request: openai.Unknown, Answer: openai.Unknown, Prompt: openai.Unknown, Matched: openai.Unknown}
+	m := Metered{API: x.r.API, Model: x.r.Model(), Target: x.r.Target, Flow: x.r.FairnessID, Request: openai.Unknown, Answer: openai.Unknown, Prompt: openai.Unknown, Matched: openai.Unknown}
 	if x.r.Body != nil {
 		m.Stream = x.r.Body.Stream
 	}

@@ -3,6 +3,7 @@ package exchange
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,8 @@ type Record struct {
 
 	API          string         `json:"api"`
 	Target       plugins.Target `json:"target"`
+	FairnessID   string         `json:"fairnessID,omitempty"`
+	Objective    string         `json:"objective,omitempty"`
 	PromptTokens int64          `json:"promptTokens"`
 	Want         int            `json:"want"`
 
@@ -151,7 +154,7 @@ func (x *Exchange) record() *Record {
 	rec := &Record{
 		ID: x.ID, Config: x.s.o.ConfigDigest, Number: r.Number, Seed: x.s.o.Seed,
 		At:  x.s.o.Epoch.Add(time.Duration(x.began)).UTC(),
-		API: r.API.String(), Target: r.Target, PromptTokens: openai.Unknown, Want: x.want,
+		API: r.API.String(), Target: r.Target, FairnessID: strings.Clone(r.FairnessID), Objective: strings.Clone(r.Objective), PromptTokens: openai.Unknown, Want: x.want,
 		Profiles: x.trace, Outcome: x.outcome, Reasons: slices.Clone(x.reasons), Transport: x.transport,
 	}
 	if r.PoolIndex >= 0 {

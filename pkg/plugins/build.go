@@ -38,6 +38,17 @@ type Spec struct {
 	Profiles []ProfileSpec
 	Pools    []PoolSpec // at least one
 	Stages   []string   // names of plugins, in order; nil: all plugins that are stages, in the order of Plugins
+
+	Objectives []Objective
+}
+
+// Objective gives the requests that name it a priority.
+type Objective struct {
+	Name string
+	// Priority orders requests: larger goes first, and below 0 may be dropped.
+	Priority int32
+	// Pool is the only pool where the name has this meaning; empty for every pool.
+	Pool string
 }
 
 // PluginSpec is one named instance. Construct returns a fresh plugin with its parameters decoded; it may be called
@@ -79,6 +90,8 @@ type Builder struct {
 	Name string
 	// Pools are the configuration's pools, in order; a plugin that keeps state per endpoint keeps it per pool, by this index.
 	Pools []PoolSpec
+	// Objectives are those of the configuration, in order.
+	Objectives []Objective
 
 	built *Built
 	it    *instance
@@ -283,7 +296,7 @@ func assemble(spec Spec, specs []PluginSpec, given int, ports []any) (*Built, []
 	provision := func(it *instance, told bool) {
 		it.needs, it.uses, it.provides, it.clash, it.warnings = nil, nil, nil, nil, nil
 		if p, ok := it.value.(Provisioner); ok {
-			if err := errors.Join(p.Provision(&Builder{Name: it.name, Pools: spec.Pools, built: b, it: it}), it.clash); err != nil && told {
+			if err := errors.Join(p.Provision(&Builder{Name: it.name, Pools: spec.Pools, Objectives: spec.Objectives, built: b, it: it}), it.clash); err != nil && told {
 				errs = append(errs, &BuildError{it.name, err})
 			}
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
 )
 
 // Target is where a request goes, as the resolve phase found it.
@@ -33,9 +34,11 @@ type Request struct {
 	Headers openai.Headers // the client's, control and identity headers taken out
 	Steered []string       // endpoints that test-epp-endpoint-selection names; only who is told to heeds them
 
-	// Headers: what the control headers said, where they are trusted. FairnessID is whose share of the capacity the request uses,
-	// Objective the name of what is wanted of it; empty where nothing was said.
-	FairnessID, Objective string
+	// Headers: FairnessID names the flow that the request shares capacity in, and Objective what it is meant for, as the control
+	// headers say; empty where they say nothing, or are not trusted. From resolve on FairnessID is the subscription, where
+	// one is known. Both may be parts of a larger string: who keeps them copies them.
+	FairnessID string
+	Objective  string
 
 	// Body: model, flags, limits, prompt spans; nil without a body, or with one that is passed through unread.
 	Body *openai.Summary
@@ -54,6 +57,24 @@ type Request struct {
 
 	values []cell
 	wake   func()
+	notes  []Note
+}
+
+// Note is an occurrence of a reason that a plugin tells of.
+type Note struct {
+	ID     reason.ID
+	Detail string
+}
+
+// Note tells of something that the request goes on without. Stages and describers call it; the exchange counts it and keeps
+// it for the record.
+func (r *Request) Note(id reason.ID, detail string) { r.notes = append(r.notes, Note{id, detail}) }
+
+// TakeNotes returns what was noted since the last call; it must not be kept.
+func (r *Request) TakeNotes() []Note {
+	notes := r.notes
+	r.notes = r.notes[:0]
+	return notes
 }
 
 // Wake has the adapter call Resume. Ports call it, from any goroutine; calling it without cause or after the end is

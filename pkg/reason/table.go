@@ -59,6 +59,10 @@ const (
 	BodySealed
 	ProfileNotFound
 
+	// Without status: who a request is.
+	IdentityIgnored
+	ObjectiveUnknown
+
 	// Bounds of the process.
 	HeadersTooLarge
 	HeldBytesFull
@@ -212,6 +216,12 @@ var table = [...]Row{
 	ProfileNotFound: {Code: "profile_not_found", Status: 400,
 		Means:  "the request's header names a profile that its pool does not have",
 		Remedy: "send the name of one of the pool's profiles, or leave the header out; the detail lists them"},
+	IdentityIgnored: {Code: "identity_ignored",
+		Means:  "a fairness id or an objective that a request's headers give was left out: too long, or not trusted here",
+		Remedy: "shorten it, or set trustHeaders of objective-resolver where a gateway sets these headers"},
+	ObjectiveUnknown: {Code: "objective_unknown",
+		Means:  "a request names an objective that the configuration does not have for its pool; its priority is 0",
+		Remedy: "add it to objectives, or correct the header x-llm-d-inference-objective"},
 	HeadersTooLarge: {Code: "headers_too_large", Status: 431,
 		Means:  "the request has more headers, or more bytes of them, than is taken",
 		Remedy: "send fewer headers, or raise --max-header-count or --max-header-bytes"},

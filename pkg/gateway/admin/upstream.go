@@ -327,7 +327,7 @@ func (u *upstream) configured(c Configuration) {
 }
 
 func labelsOf(m *exchange.Metered) labelSet {
-	l := labelSet{model: m.Model, target: m.Target.Model, tenant: m.Target.Subscription, priority: m.Target.Priority}
+	l := labelSet{model: m.Model, target: m.Target.Model, tenant: m.Flow, priority: m.Target.Priority}
 	if l.tenant == "" {
 		l.tenant = defaultFlow
 	}
