@@ -53,8 +53,9 @@ peers: build ## Fairlead beside other routers in one run: CPU, rate, memory, fir
 clients: build ## AIPerf and inference-perf, unmodified, against the gateway (installs 2 GiB; two minutes; not in CI)
 	@scripts/clients.sh $(BIN)
 
-matrix: build ## the default beside the rules of other routers in every scenario (SEEDS=3; an hour of one core; MATRIX=... for a part)
+matrix: build ## the default beside the rules of other routers, recorded with its table (SEEDS=3; MATRIX='default --with FILE' keeps the others)
 	$(BIN) bench matrix $(MATRIX) --seeds $(or $(SEEDS),3) -o benchmarks/results/matrix.json
+	$(GO) test -count=1 -run TestTheRecordedMatrix ./benchmarks/report -update
 
 gate: build ## comparisons of policies on simulated fleets that must come out as recorded
 	@$(BIN) bench gate benchmarks/gate.yaml

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fairlead/fairlead/benchmarks/bench"
+	"github.com/fairlead/fairlead/simulator/scenarios"
 )
 
 // Standings are how many policies fare in many scenarios, in short: the figures by seed that comparisons need, and the means
@@ -120,6 +121,10 @@ func (s *Standings) With(earlier *Standings) (*Standings, error) {
 			rows[r.Scenario] = r
 		}
 	}
+	shipped := scenarios.Names()
+	slices.SortStableFunc(order, func(a, b string) int { // those of files, which are not shipped, stand first
+		return slices.Index(shipped, a) - slices.Index(shipped, b)
+	})
 	for _, name := range order {
 		r := rows[name]
 		slices.SortStableFunc(r.Scores, func(a, b Score) int {
