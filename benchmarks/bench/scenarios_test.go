@@ -167,15 +167,20 @@ func TestScenariosShowWhatTheySay(t *testing.T) {
 				return lost > 0 && lost < 40 && c.goodput("default") > 0.98
 			},
 		}},
-		{"s16", []string{"default"}, map[string]func(c cell) bool{
+		{"s16", []string{"classic", "default"}, map[string]func(c cell) bool{
 			"the larger fleet keeps its targets": func(c cell) bool { return c.goodput("default") > 0.97 },
+			"who prices the load uses new pods": func(c cell) bool {
+				uneven := func(f *bench.Figures) bench.Number { return f.Imbalance }
+				return c.mean("default", uneven) < 1.4 && c.mean("classic", uneven) > 1.8
+			},
 		}},
-		{"s17", []string{"round-robin", "default", tokensCounted}, map[string]func(c cell) bool{
+		{"s17", []string{"round-robin", "classic", "default", tokensCounted}, map[string]func(c cell) bool{
 			"who counts tokens keeps them away from the long ones": func(c cell) bool {
 				p90 := func(f *bench.Figures) bench.Number { return f.TTFT.P90 }
-				return c.mean(tokensCounted, p90) < 0.5*c.mean("default", p90) && c.goodput(tokensCounted) > c.goodput("default")
+				return c.mean(tokensCounted, p90) < 0.5*c.mean("classic", p90) && c.goodput(tokensCounted) > c.goodput("classic")
 			},
-			"who looks at queues keeps more of the short ones in time": func(c cell) bool { return c.goodput("default") > c.goodput("round-robin")+0.2 },
+			"who looks at queues keeps more of the short ones in time": func(c cell) bool { return c.goodput("classic") > c.goodput("round-robin")+0.2 },
+			"who prices what others wait keeps nearly all in time":     func(c cell) bool { return c.goodput("default") > 0.97 },
 		}},
 	}
 	shown := map[string]bool{}

@@ -79,7 +79,7 @@ func named(t *testing.T, name string) policy.Policy {
 
 func TestSweepVariesWhatItSays(t *testing.T) {
 	axes := []Axis{{"prefix-cache-scorer", []float64{0, 5}}, {"rate", []float64{0.5, 2}}}
-	s, err := RunSweep(context.Background(), setup(t, small), named(t, policy.Default), axes, 2, 1, 2, nil)
+	s, err := RunSweep(context.Background(), setup(t, small), named(t, policy.Classic), axes, 2, 1, 2, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestSweepVariesWhatItSays(t *testing.T) {
 	if pods.Best() != 1 {
 		t.Errorf("one pod of 1 and 8 is best")
 	}
-	if _, err := RunSweep(context.Background(), setup(t, small), named(t, policy.Default), []Axis{{"queue-scorrer", []float64{1}}}, 1, 1, 1, nil); err == nil || !strings.Contains(err.Error(), "queue-scorer") {
+	if _, err := RunSweep(context.Background(), setup(t, small), named(t, policy.Classic), []Axis{{"queue-scorrer", []float64{1}}}, 1, 1, 1, nil); err == nil || !strings.Contains(err.Error(), "queue-scorer") {
 		t.Errorf("%v; want the scorers that there are", err)
 	}
 	if _, err := RunSweep(context.Background(), setup(t, small), named(t, "random"), []Axis{{"queue-scorer", []float64{1}}}, 1, 1, 1, nil); err == nil || !strings.Contains(err.Error(), "no weights") {

@@ -229,7 +229,7 @@ func TestVirtualPicksAgreeWithWallClock(t *testing.T) {
 			d.Finish(h.now, h.number, openai.NoUsage, true)
 		case "arrive":
 			s := openai.NewSummary()
-			s.Complete, s.Model, s.PromptTokens, s.BlockTokens, s.MaxTokens = true, "m", int64(h.r.Prompt), spec.BlockTokens, int64(h.r.Output)
+			s.Complete, s.Stream, s.Model, s.PromptTokens, s.BlockTokens, s.MaxTokens = true, true, "m", int64(h.r.Prompt), spec.BlockTokens, int64(h.r.Output)
 			s.BlockHashes = h.r.Hashes[:min(int(h.r.Prompt/spec.BlockTokens), len(h.r.Hashes))]
 			if d.Arrive(h.now, h.number, h.r, s).To == w.picks[h.number] {
 				agree++

@@ -147,7 +147,7 @@ func TestLifecycleOfNothing(t *testing.T) {
 }
 
 func TestHeatMaps(t *testing.T) {
-	s, err := compare.RunSweep(context.Background(), setup(t, strings.Replace(small, "RATE", "40", 1)), named(t, policy.Default),
+	s, err := compare.RunSweep(context.Background(), setup(t, strings.Replace(small, "RATE", "40", 1)), named(t, policy.Classic),
 		[]compare.Axis{{Name: "prefix-cache-scorer", Values: []float64{0, 3}}, {Name: "rate", Values: []float64{1, 20}}}, 1, 1, 0, nil)
 	if err != nil {
 		t.Fatal(err)

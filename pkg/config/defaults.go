@@ -7,8 +7,20 @@ import (
 	"github.com/fairlead/fairlead/pkg/plugins"
 )
 
-// DefaultText is the configuration that applies where none is given.
-const DefaultText = ClassicText
+// DefaultText is the configuration that applies where none is given: the complete cost of a request in milliseconds.
+const DefaultText = `apiVersion: fairlead.dev/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- type: approx-prefix-cache-producer
+- type: load-model-producer
+- type: cost-scorer
+- type: max-score-picker
+schedulingProfiles:
+- name: default
+  plugins:
+  - pluginRef: cost-scorer
+  - pluginRef: max-score-picker
+`
 
 // ClassicText is what a configuration means that names neither plugins nor profiles: the weights of llm-d's endpoint picker.
 const ClassicText = `apiVersion: fairlead.dev/v1alpha1

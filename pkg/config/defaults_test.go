@@ -14,8 +14,23 @@ import (
 	"github.com/fairlead/fairlead/pkg/plugins"
 )
 
-func TestTheDefaultConfigurationIsLlmds(t *testing.T) {
+func TestTheDefaultConfigurationIsTheCompleteCost(t *testing.T) {
 	file, problems := config.Default(catalog.Builtin())
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	want := []plugins.ProfileSpec{{Name: "default", Plugins: []plugins.RefSpec{{Ref: "cost-scorer", Weight: 1}, {Ref: "max-score-picker"}}}}
+	if diff := cmp.Diff(want, file.Spec.Profiles); diff != "" {
+		t.Error(diff)
+	}
+	if built, problems := file.Build(); built == nil {
+		t.Fatal(problems)
+	}
+}
+
+// A file that names neither plugins nor profiles means what it means to llm-d, whatever the default is without a file.
+func TestAFileWithoutSchedulingMeansLlmdsWeights(t *testing.T) {
+	file, problems := config.Load([]byte(config.ClassicText), "classic", catalog.Builtin())
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
@@ -32,7 +47,6 @@ func TestTheDefaultConfigurationIsLlmds(t *testing.T) {
 		t.Errorf("no prefix producer is added:\n%s", all)
 	}
 
-	// A file that says nothing about scheduling means the same.
 	for _, text := range []string{upstreamHead, head + "plugins:\nschedulingProfiles: []\n", head + "pools: [{name: default}]\n"} {
 		same, problems := config.Load([]byte(text), "f", catalog.Builtin())
 		if same == nil {

@@ -11,13 +11,23 @@ import (
 	"github.com/fairlead/fairlead/pkg/pool"
 )
 
-// standard is a pool of so many endpoints under the default profile (queue 2, KV utilisation 2, prefix 3, max-score), all
-// scraped, half of them holding a part of the prompt of 8,000 characters that every decision is about.
+// standard is a pool of so many endpoints under llm-d's profile (queue 2, KV utilisation 2, prefix 3, max-score), and complete
+// one under the cost in milliseconds.
 func standard(t testing.TB, endpoints int) *world {
 	t.Helper()
-	built, err := plugins.Build(builtin(
-		[]string{"queue-scorer", "kv-cache-utilization-scorer", "prefix-cache-scorer", "max-score-picker"}, []float64{2, 2, 3, 0},
-	), catalog.Builtin())
+	return profiled(t, endpoints, []string{"queue-scorer", "kv-cache-utilization-scorer", "prefix-cache-scorer", "max-score-picker"}, []float64{2, 2, 3, 0})
+}
+
+func complete(t testing.TB, endpoints int) *world {
+	t.Helper()
+	return profiled(t, endpoints, []string{"cost-scorer", "max-score-picker"}, []float64{1, 0})
+}
+
+// profiled is a pool of so many endpoints under a profile of these plugins, all scraped, half of them holding a part of the
+// prompt of 8,000 characters that every decision is about.
+func profiled(t testing.TB, endpoints int, names []string, weights []float64) *world {
+	t.Helper()
+	built, err := plugins.Build(builtin(names, weights), catalog.Builtin())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,9 +76,10 @@ func (w *world) inLock(_ *pool.Snapshot, books *pool.Books) {
 }
 
 func TestACycleAllocatesNothing(t *testing.T) {
-	w := standard(t, 100)
-	if n := testing.AllocsPerRun(200, func() { w.once(t) }); n > 0 {
-		t.Errorf("a cycle over 100 endpoints allocates %v times, want 0", n)
+	for name, w := range map[string]*world{"weights": standard(t, 100), "cost": complete(t, 100)} {
+		if n := testing.AllocsPerRun(200, func() { w.once(t) }); n > 0 {
+			t.Errorf("%s: a cycle over 100 endpoints allocates %v times, want 0", name, n)
+		}
 	}
 }
 
@@ -76,6 +87,13 @@ func BenchmarkCycle(b *testing.B) {
 	for _, n := range []int{8, 64, 100, 256, 1024} {
 		b.Run(fmt.Sprint(n, " endpoints"), func(b *testing.B) {
 			w := standard(b, n)
+			b.ReportAllocs()
+			for b.Loop() {
+				w.once(b)
+			}
+		})
+		b.Run(fmt.Sprint(n, " endpoints, cost"), func(b *testing.B) {
+			w := complete(b, n)
 			b.ReportAllocs()
 			for b.Loop() {
 				w.once(b)

@@ -31,7 +31,6 @@ type LoadModel struct {
 	usage    plugins.EndpointValues[float64]
 	classes  plugins.EndpointValues[plugins.CapacityClass]
 	isCached bool
-	isClass  bool
 
 	loads   plugins.EndpointValues[plugins.EngineLoad]
 	traffic plugins.RequestValue[plugins.Traffic]
@@ -52,7 +51,7 @@ func (l *LoadModel) Provision(b *plugins.Builder) error {
 	l.waiting, l.running = plugins.Needs(b, plugins.WaitingRequests), plugins.Needs(b, plugins.RunningRequests)
 	l.usage = plugins.Needs(b, plugins.KVUsage)
 	l.cached, l.isCached = plugins.Uses(b, plugins.CachedTokens)
-	l.classes, l.isClass = plugins.Uses(b, plugins.CapacityClasses)
+	l.classes = plugins.Needs(b, plugins.CapacityClasses)
 	l.loads, l.traffic = plugins.Provides(b, plugins.EngineLoads), plugins.Provides(b, plugins.Traffics)
 	l.pools = make([]*fleetLoad, len(b.Pools))
 	for i := range l.pools {
@@ -79,9 +78,7 @@ func (l *LoadModel) Observe(c *plugins.Cycle, books *pool.Books) {
 	books.AttentionTokens = attentionTokens
 	f.learn(c, books)
 	if f.isDue(c.Now) {
-		if l.isClass {
-			f.classify(c, l.classes.Of(c))
-		}
+		f.classify(c, l.classes.Of(c))
 		f.tick(c, books)
 	}
 	loads := l.loads.Of(c)

@@ -42,7 +42,6 @@ type Cost struct {
 	loads     plugins.EndpointValues[plugins.EngineLoad]
 	cached    plugins.EndpointValues[int64]
 	foretells bool
-	matches   bool
 	places    places
 }
 
@@ -54,7 +53,7 @@ func NewCost() *Cost { return &Cost{TTFTPrice: 1, ITLPrice: 1} }
 // Provision says what Score reads and refuses prices that are both nothing.
 func (s *Cost) Provision(b *plugins.Builder) error {
 	s.prompt, s.traffic, s.loads = plugins.Needs(b, plugins.PromptTokens), plugins.Needs(b, plugins.Traffics), plugins.Needs(b, plugins.EngineLoads)
-	s.cached, s.matches = plugins.Uses(b, plugins.CachedTokens)
+	s.cached = plugins.Needs(b, plugins.CachedTokens)
 	s.places.provision(b)
 	s.expected, s.foretells = plugins.Uses(b, plugins.ExpectedOutput)
 	if s.TTFTPrice == 0 && s.ITLPrice == 0 {
@@ -129,13 +128,12 @@ func (s *Cost) Score(c *plugins.Cycle, out []float64) {
 	adapter := s.places.wanted(c)
 	soonest := -1.0
 	for i, id := range c.Candidates {
-		found := s.found(cached, int(id))
-		e := a.of(&loads[id], found)
+		e := a.of(&loads[id], cached[id])
 		if adapter != "" {
 			e.room += float64(s.places.wait(c, id, adapter) * e.decode)
 		}
 		out[i] = s.priced(e)
-		if p := a.prefill(&loads[id], found); soonest < 0 || p < soonest {
+		if p := a.prefill(&loads[id], cached[id]); soonest < 0 || p < soonest {
 			soonest = p
 		}
 	}
@@ -147,7 +145,7 @@ func (s *Cost) Score(c *plugins.Cycle, out []float64) {
 	smallest := -1.0
 	for i, id := range c.Candidates {
 		if out[i]-least <= within {
-			if p := a.product(&loads[id], s.found(cached, int(id))); smallest < 0 || p < smallest {
+			if p := a.product(&loads[id], cached[id]); smallest < 0 || p < smallest {
 				smallest = p
 			}
 		}
@@ -155,7 +153,7 @@ func (s *Cost) Score(c *plugins.Cycle, out []float64) {
 	for i, id := range c.Candidates {
 		cost := out[i]
 		if cost-least <= within {
-			p := a.product(&loads[id], s.found(cached, int(id)))
+			p := a.product(&loads[id], cached[id])
 			cost = least
 			if p > 0 {
 				cost += float64(within * (1 - smallest/p))
@@ -180,7 +178,7 @@ func (s *Cost) pack(c *plugins.Cycle, a *asked, costs []float64) {
 	loads, cached := s.loads.Of(c), s.cached.Of(c)
 	k := max(int(math.Ceil(a.longest/longBusy)), 1)
 	kept := func(i int, id pool.ID) bool {
-		if !plugins.LongPrompt(a.prefill(&loads[id], s.found(cached, int(id))), a.mean) {
+		if !plugins.LongPrompt(a.prefill(&loads[id], cached[id]), a.mean) {
 			return true
 		}
 		before := 0
@@ -205,14 +203,6 @@ func (s *Cost) pack(c *plugins.Cycle, a *asked, costs []float64) {
 			costs[i] += elsewhere
 		}
 	}
-}
-
-// found is what is cached of the prompt; nothing where nobody says.
-func (s *Cost) found(cached []int64, id int) int64 {
-	if !s.matches {
-		return 0
-	}
-	return cached[id]
 }
 
 // product is (F+u)·(R+1): the prefill until this prompt is computed, times the requests among which it will be.
