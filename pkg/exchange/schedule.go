@@ -86,6 +86,7 @@ func (x *Exchange) book(c *plugins.Cycle, legs []plugins.Leg, books *pool.Books)
 		}
 		l.booking = books.Book(l.refs[0], l.load, x.r.Now+pool.Instant(x.s.o.BookingDeadline))
 	}
+	x.plan().Booked(x.s.o.Sink, &x.r, legs, books)
 	x.to = x.legs[0].addrs
 	if x.via.Walks && x.via.Fallbacks {
 		x.to = repeated(x.to, x.want)

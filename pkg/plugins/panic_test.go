@@ -46,6 +46,7 @@ func (b *bomb) Handle(c *plugins.Cycle) ([]plugins.Leg, *reason.Refusal) {
 	b.off("handle")
 	return handler{}.Handle(c)
 }
+func (b *bomb) Booked(*plugins.Request, []plugins.Leg, *pool.Books)       { b.off("booked") }
 func (b *bomb) Commit(*plugins.Request, []plugins.Leg, *plugins.Outgoing) { b.off("commit") }
 func (b *bomb) Wants() plugins.Parts                                      { return plugins.FirstByte }
 func (b *bomb) Respond(*plugins.Request, plugins.Parts, []byte)           { b.off("respond") }
@@ -79,7 +80,7 @@ func life(t *testing.T, w *world) *reason.Refusal {
 
 func TestAPanicFailsItsOwnRequest(t *testing.T) {
 	refuses := []string{"enter", "fits", "describe", "produce", "observe", "filter", "score", "pick", "handle"}
-	goesOn := []string{"commit", "respond", "settle", "tick"}
+	goesOn := []string{"booked", "commit", "respond", "settle", "tick"}
 	for _, at := range append(append(refuses, goesOn...), "next", "nowhere") {
 		t.Run(at, func(t *testing.T) {
 			b := &bomb{at: at}

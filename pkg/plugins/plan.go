@@ -19,6 +19,7 @@ type Plan struct {
 	producers  []*instance      // plugins whose endpoint facts somebody reads
 	observers  []*instance      // those of them that look at samples and books
 	fills      []func(*Cycle)   // endpoint facts that come from the pool
+	bookers    []*instance      // those who are told of bookings inside the lock
 	commits    []*instance      // request hooks of this pool
 	responds   []*instance      // response hooks of this pool
 	answers    []*instance      // answer hooks of this pool
@@ -204,6 +205,9 @@ func (p *Plan) hooks(member map[*instance]bool) {
 	for _, it := range p.built.instances {
 		if !member[it] && (inProfiles[it.name] || it.makesFacts()) {
 			continue
+		}
+		if _, ok := it.value.(Booker); ok {
+			p.bookers = append(p.bookers, it)
 		}
 		if _, ok := it.value.(RequestHook); ok {
 			p.commits = append(p.commits, it)

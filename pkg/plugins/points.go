@@ -117,6 +117,13 @@ type Leg struct {
 	Result
 }
 
+// Booker is implemented by a plugin that has to know of a booking before the next decision is made. Booked is called inside the
+// pool's lock, right after the legs were booked and before any RequestHook; it is short, allocates nothing, and keeps nothing of
+// legs and books.
+type Booker interface {
+	Booked(r *Request, legs []Leg, books *pool.Books)
+}
+
 // RequestHook runs after booking; it may add headers and edits of the body.
 type RequestHook interface {
 	Commit(r *Request, legs []Leg, out *Outgoing)

@@ -55,6 +55,14 @@ func (p *Plan) Describe(sink reason.Sink, r *Request) *reason.Refusal {
 	return nil
 }
 
+// Booked tells the pool's bookers of legs that were just booked, inside the pool's lock. One that panics is left out, with a
+// reason: the booking stands.
+func (p *Plan) Booked(sink reason.Sink, r *Request, legs []Leg, books *pool.Books) {
+	for _, it := range p.bookers {
+		_ = guard(sink, reason.HookPanic, func() string { return it.name }, func() { it.value.(Booker).Booked(r, legs, books) })
+	}
+}
+
 // Commit runs the pool's request hooks. A hook that panics is left out, with a reason: the decision is booked and stands.
 func (p *Plan) Commit(sink reason.Sink, r *Request, legs []Leg, out *Outgoing) {
 	for _, it := range p.commits {

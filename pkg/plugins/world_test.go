@@ -64,7 +64,9 @@ func (w *world) decide() ([]plugins.Leg, *reason.Refusal) {
 	var no *reason.Refusal
 	w.pool.Decide(func(_ *pool.Snapshot, books *pool.Books) {
 		books.At(w.now)
-		legs, no = w.cycle.Decide(books)
+		if legs, no = w.cycle.Decide(books); no == nil {
+			w.built.Plans[0].Booked(w.notes, r, legs, books)
+		}
 	})
 	return legs, no
 }

@@ -147,6 +147,7 @@ func (g *Rig) SendWith(body *openai.Summary, headers openai.Headers) *Sent {
 			books.At(g.Now)
 			if legs, no = g.cycle.Decide(books); no == nil {
 				s.booking = books.Book(snapshot.Slots[legs[0].Endpoints[0]].Ref, g.Load, g.Now+1e12)
+				plan.Booked(g.Notes, r, legs, books)
 			}
 		})
 	}
