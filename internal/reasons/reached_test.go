@@ -177,6 +177,16 @@ schedulingProfiles:
 		reason.PageReadWhole:      scraped(`{"vllm:num_requests_waiting"} 1`+"\n", reason.PageReadWhole),
 		reason.EngineUnknown:      scraped("vllm:num_requests_waiting 1\n", reason.EngineUnknown),
 		reason.MetricsPortDiffers: scraped("vllm:num_requests_waiting 1\n", reason.MetricsPortDiffers),
+		reason.PrefixUnconfirmed: func(t *testing.T) *heard {
+			w := newWorld(t, head+"- type: prefix-cache-scorer\n- type: max-score-picker\n", nil)
+			long := strings.Replace(hello, "hello", strings.Repeat("hello ", 100), 1)
+			x, a := w.forwarded(w.ask(seesHeaders, long))
+			x.Response(w.now, ok(), a.To[0], true)
+			w.forwarded(w.ask(seesHeaders, strings.Replace(long, "hello", "other", 1)))
+			w.now += pool.Instant(time.Minute)
+			w.forwarded(w.ask(seesHeaders, hello))
+			return w.heard
+		},
 		reason.FallbackServed: func(t *testing.T) *heard {
 			w := newWorld(t, head+"- type: test-in-order\n", nil, dead(t), engine(t, func(http.ResponseWriter, *http.Request) {}))
 			if status, body := w.proxied(); status != 200 {

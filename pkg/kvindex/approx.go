@@ -19,6 +19,14 @@ type Approximate struct {
 	mu      sync.Mutex
 	holders []holder // by pool.ID
 	version uint64   // of the last membership that was looked at
+
+	claims   []claim // what stands for requests that are not over; bounded by their number
+	first    []int32 // by pool.ID: of the endpoint's claims
+	free     int32   // first of the released ones, linked by next
+	promised []int32 // those whose blocks are not written
+	due      []int32 // a heap by deadline of those that await an answer
+	heard    bool    // of an answer, ever
+	changes  int64
 }
 
 type holder struct {
@@ -28,8 +36,8 @@ type holder struct {
 }
 
 // Match writes into blocks, by pool.ID, how many of the chain's first blocks each of the endpoints ids of s is believed to
-// hold. Endpoints that left s, or stand in it with another incarnation, are retired first.
-func (x *Approximate) Match(s *pool.Snapshot, ids []pool.ID, hashes []uint64, blocks []int32) {
+// hold. Endpoints that left s, or stand in it with another incarnation, are retired first. It returns what Changes does.
+func (x *Approximate) Match(s *pool.Snapshot, ids []pool.ID, hashes []uint64, blocks []int32) (changes int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.sweep(s)
@@ -41,6 +49,8 @@ func (x *Approximate) Match(s *pool.Snapshot, ids []pool.ID, hashes []uint64, bl
 			blocks[id] = int32(guess)
 		}
 	}
+	x.matchPromised(s, hashes, blocks)
+	return x.changes
 }
 
 // Held returns how many blocks are believed to be held, by all endpoints together.
@@ -91,12 +101,18 @@ func (x *Approximate) Size(of pool.Ref, tokens int64) {
 	}
 }
 
-// Credit writes that an endpoint holds the chain, of blocks of blockTokens. otherwise is the size of its cache in tokens
-// where Size has not told it. It returns a number for Take, and from which index on the blocks were new; ok is false for an
-// endpoint that was retired.
-func (x *Approximate) Credit(to pool.Ref, hashes []uint64, blockTokens int, otherwise int64) (entry uint32, from int, ok bool) {
+// Credit writes that an endpoint holds the chain, of blocks of blockTokens, on nobody's account. otherwise is the size of its
+// cache in tokens where Size has not told it.
+func (x *Approximate) Credit(to pool.Ref, hashes []uint64, blockTokens int, otherwise int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.credit(to, hashes, blockTokens, otherwise)
+	x.changes++
+}
+
+// credit returns the number of the write, and from which index on the blocks were new; ok is false for an endpoint that was
+// retired.
+func (x *Approximate) credit(to pool.Ref, hashes []uint64, blockTokens int, otherwise int64) (entry uint32, from int, ok bool) {
 	h := x.of(to)
 	if h == nil {
 		return 0, 0, false
@@ -108,15 +124,6 @@ func (x *Approximate) Credit(to pool.Ref, hashes []uint64, blockTokens int, othe
 	capacity := min(max(tokens/int64(max(blockTokens, 1)), 1), maxBlocks)
 	entry, from = h.held.put(hashes, int(capacity))
 	return entry, from, true
-}
-
-// Take undoes a Credit: the blocks that were new with it go, but for those that a later one has brought again.
-func (x *Approximate) Take(from pool.Ref, hashes []uint64, first int, entry uint32) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if h := x.of(from); h != nil {
-		h.held.take(hashes, first, entry)
-	}
 }
 
 // Blocks returns how many blocks an endpoint is believed to hold.

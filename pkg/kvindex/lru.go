@@ -162,6 +162,15 @@ func (l *lru) remove(i uint32) {
 	l.size--
 }
 
+// pass has blocks that came with one put belong to another.
+func (l *lru) pass(hashes []uint64, entry, to uint32) {
+	for _, hash := range hashes {
+		if i := l.find(hash); i != 0 && l.nodes[i].entry == entry {
+			l.nodes[i].entry = to
+		}
+	}
+}
+
 // take removes the blocks of the chain from index from on that no later put has brought again.
 func (l *lru) take(hashes []uint64, from int, entry uint32) {
 	for k := from; k < len(hashes); k++ {

@@ -2,11 +2,13 @@ package kvindex
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/fairlead/fairlead/pkg/kvindex/blockhash"
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
 )
 
 // MinBlockTokens is the least size of a block; see Producer.BlockSizeTokens.
@@ -15,11 +17,12 @@ const MinBlockTokens = 64
 // Producer tells how much of a prompt each endpoint is believed to have cached, without a tokenizer and without hearing
 // from the engines: an endpoint to which a prompt was sent has it, until newer ones have filled its cache.
 //
-// A prompt is cut into blocks (package blockhash). When a request is booked, its blocks are credited to the primary of each
-// leg at once, so that requests with the same prefix that follow within milliseconds meet it. When another endpoint than
-// the primary answers, the credit moves there; when nobody answered, or an error came, what the request had newly credited is
-// taken back. What an endpoint holds is bounded by the size of its cache, the least recently used ends of prompts going
-// first. An engine that restarts begins with nothing.
+// A prompt is cut into blocks (package blockhash). With the booking its blocks are credited to the primary of each leg, before
+// the next decision is made, so that requests with the same prefix that come in the same instant meet. An answer confirms the
+// credit. When another endpoint than the primary answers, it moves there; when nobody answered, an error came, or the client
+// went away before its prompt can have been computed, what the request had newly credited is taken back, and so is what was
+// not confirmed in time. What an endpoint holds is bounded by the size of its cache, the least recently used ends of prompts
+// going first. An engine that restarts begins with nothing.
 type Producer struct {
 	// AutoTune has the size of each endpoint's cache taken from its engine (cache blocks x block tokens) as soon as that was
 	// scraped. Without it, and until then, LRUCapacityPerServer holds.
@@ -40,6 +43,11 @@ type Producer struct {
 	// 28 bytes.
 	LRUCapacityPerServer int `json:"lruCapacityPerServer" schema:"min=1,max=16777216"`
 
+	// UnconfirmedTTLMs is how long, in milliseconds beyond the time when its prompt should have been computed, a credit waits
+	// for an answer; then it is taken back until one comes. Where answers are never seen, none is taken back. 0: as long as the
+	// request runs.
+	UnconfirmedTTLMs int64 `json:"unconfirmedTTLMs" schema:"min=0,max=3600000"`
+
 	blockTokens int
 	limit       int // blocks; 0 is none
 
@@ -50,6 +58,7 @@ type Producer struct {
 	hashes  plugins.RequestValue[[]uint64]
 	total   plugins.RequestValue[int32]
 	credits plugins.RequestValue[[]plugins.PrefixCredit]
+	matched plugins.RequestValue[int64]
 	tokens  plugins.EndpointValues[int64]
 	blocks  plugins.EndpointValues[int32]
 }
@@ -68,6 +77,7 @@ var (
 	_ plugins.Describer    = (*Producer)(nil)
 	_ plugins.Producer     = (*Producer)(nil)
 	_ plugins.Observer     = (*Producer)(nil)
+	_ plugins.Booker       = (*Producer)(nil)
 	_ plugins.RequestHook  = (*Producer)(nil)
 	_ plugins.ResponseHook = (*Producer)(nil)
 	_ plugins.Settler      = (*Producer)(nil)
@@ -78,7 +88,7 @@ var (
 func NewProducer() *Producer {
 	return &Producer{
 		AutoTune: true, BlockSizeTokens: MinBlockTokens, MaxPrefixBlocksToMatch: 2048, MaxPrefixTokensToMatch: 131072,
-		LRUCapacityPerServer: 31250,
+		LRUCapacityPerServer: 31250, UnconfirmedTTLMs: 5000,
 	}
 }
 
@@ -88,6 +98,7 @@ func (p *Producer) Provision(b *plugins.Builder) error {
 	p.hashes = plugins.Provides(b, plugins.BlockHashes)
 	p.total = plugins.Provides(b, plugins.PromptBlocks)
 	p.credits = plugins.Provides(b, plugins.PrefixCredits)
+	p.matched = plugins.Provides(b, plugins.PrefixMatched)
 	p.tokens = plugins.Provides(b, plugins.CachedTokens)
 	p.blocks = plugins.Provides(b, plugins.CachedBlocks)
 
@@ -164,18 +175,27 @@ func (p *Producer) tokensOfBlock(r *plugins.Request) int {
 
 // Produce matches the prompt's blocks against all candidates.
 func (p *Producer) Produce(c *plugins.Cycle) {
+	x := p.indexes[c.PoolIndex]
+	if n := x.Lapse(c.Now); n > 0 {
+		c.Note(reason.PrefixUnconfirmed, "")
+	}
+	p.match(c, x)
+}
+
+// match fills the facts per endpoint.
+func (p *Producer) match(c *plugins.Cycle, x *Approximate) {
 	r := c.Request
 	hashes, blocks, tokens := p.hashes.Of(r), p.blocks.Of(c), p.tokens.Of(c)
-	p.indexes[c.PoolIndex].Match(c.Snapshot, c.Candidates, hashes, blocks)
+	p.matched.Set(r, x.Match(c.Snapshot, c.Candidates, hashes, blocks))
 	prompt := p.prompt.Of(r)
 	for _, id := range c.Candidates {
-		tokens[id] = p.matched(r, int64(blocks[id]), prompt)
+		tokens[id] = p.tokensIn(r, int64(blocks[id]), prompt)
 	}
 }
 
-// matched returns how many of the prompt's tokens so many blocks are. An engine computes at least the last token anew,
+// tokensIn returns how many of the prompt's tokens so many blocks are. An engine computes at least the last token anew,
 // whatever it has cached (vLLM, kv_cache_manager.get_computed_blocks).
-func (p *Producer) matched(r *plugins.Request, blocks, prompt int64) int64 {
+func (p *Producer) tokensIn(r *plugins.Request, blocks, prompt int64) int64 {
 	if blocks == 0 {
 		return 0
 	}
@@ -187,8 +207,12 @@ func (p *Producer) matched(r *plugins.Request, blocks, prompt int64) int64 {
 	return max(min(tokens, prompt-1), 0)
 }
 
-// Observe takes the sizes of the engines' caches from their samples, about once a second.
+// Observe matches again if somebody was booked since Produce, and takes the sizes of the engines' caches from their samples,
+// about once a second.
 func (p *Producer) Observe(c *plugins.Cycle, books *pool.Books) {
+	if x := p.indexes[c.PoolIndex]; x.Changes() != p.matched.Of(c.Request) {
+		p.match(c, x)
+	}
 	last := &p.looked[c.PoolIndex]
 	if !p.AutoTune || last.version == c.Snapshot.Version && c.Now < last.at+sizesEvery {
 		return
@@ -201,74 +225,79 @@ func (p *Producer) Observe(c *plugins.Cycle, books *pool.Books) {
 	}
 }
 
-// Commit credits the primary of each leg with the prompt.
-func (p *Producer) Commit(r *plugins.Request, legs []plugins.Leg, _ *plugins.Outgoing) {
-	credits := p.credits.Of(r)[:0]
+// Booked claims the prompt for the primary of each leg.
+func (p *Producer) Booked(r *plugins.Request, legs []plugins.Leg, books *pool.Books) {
+	hashes, credits := p.hashes.Of(r), p.credits.Of(r)[:0]
+	otherwise := int64(p.LRUCapacityPerServer) * int64(p.blockTokens)
 	for _, leg := range legs {
-		if len(leg.Endpoints) > 0 {
-			credits = append(credits, p.credit(r, r.Snapshot.Slots[leg.Endpoints[0]].Ref))
+		if len(leg.Endpoints) == 0 || len(hashes) == 0 {
+			continue
 		}
+		id := leg.Endpoints[0]
+		ends, deadline := max(books.BacklogEnds[id], r.Now), pool.Instant(0)
+		if p.UnconfirmedTTLMs > 0 && ends < math.MaxInt64/2 {
+			deadline = ends + pool.Instant(p.UnconfirmedTTLMs)*pool.Instant(time.Millisecond)
+		}
+		credits = append(credits, plugins.PrefixCredit(p.indexes[r.PoolIndex].Claim(r.Snapshot.Slots[id].Ref, hashes, p.tokensOfBlock(r), otherwise, r.Now, ends, deadline)))
 	}
 	p.credits.Set(r, credits)
 }
 
-// credit writes the request's prompt to an endpoint.
-func (p *Producer) credit(r *plugins.Request, to pool.Ref) plugins.PrefixCredit {
-	hashes := p.hashes.Of(r)
-	if len(hashes) == 0 {
-		return plugins.PrefixCredit{To: to}
+// Commit writes what was claimed.
+func (p *Producer) Commit(r *plugins.Request, _ []plugins.Leg, _ *plugins.Outgoing) {
+	for _, credit := range p.credits.Of(r) {
+		p.indexes[r.PoolIndex].Write(Claim(credit))
 	}
-	otherwise := int64(p.LRUCapacityPerServer) * int64(p.blockTokens)
-	entry, from, ok := p.indexes[r.PoolIndex].Credit(to, hashes, p.tokensOfBlock(r), otherwise)
-	if !ok {
-		from = len(hashes)
-	}
-	return plugins.PrefixCredit{To: to, Entry: entry, From: int32(from)}
 }
 
 // Wants asks for the answer's beginning, which tells who serves.
 func (p *Producer) Wants() plugins.Parts { return plugins.FirstByte }
 
-// Respond moves the client's leg's credit to who really serves. An engine that answers with an error has computed nothing.
+// Respond confirms, and moves the client's leg's credit to who really serves. An engine that answers with an error has computed
+// nothing.
 func (p *Producer) Respond(r *plugins.Request, _ plugins.Parts, _ []byte) {
 	if r.Status >= 300 {
-		p.takeAllBack(r)
+		p.takeBack(r)
 		return
 	}
 	p.served(r, r.Served)
 }
 
 func (p *Producer) served(r *plugins.Request, by pool.Ref) {
-	credits := p.credits.Of(r)
-	if by.Incarnation == 0 || len(credits) == 0 || credits[0].To == by {
-		return
-	}
-	p.takeBack(r, credits[0])
-	credits[0] = p.credit(r, by)
-}
-
-func (p *Producer) takeBack(r *plugins.Request, credit plugins.PrefixCredit) {
-	if hashes := p.hashes.Of(r); int(credit.From) < len(hashes) {
-		p.indexes[r.PoolIndex].Take(credit.To, hashes, int(credit.From), credit.Entry)
+	x := p.indexes[r.PoolIndex]
+	for i, credit := range p.credits.Of(r) {
+		if i == 0 && by.Incarnation != 0 {
+			x.Follow(Claim(credit), by)
+		}
+		x.Confirm(Claim(credit))
 	}
 }
 
-// Settle follows who served where that is learned at the end, and takes back the credit of a request that nobody answered.
+func (p *Producer) takeBack(r *plugins.Request) {
+	for _, credit := range p.credits.Of(r) {
+		p.indexes[r.PoolIndex].TakeBack(Claim(credit))
+	}
+}
+
+// Settle follows who served where that is learned at the end, and takes back the credit of a request that nobody answered, or
+// that was broken off before its prompt can have been computed.
 func (p *Producer) Settle(r *plugins.Request, o plugins.Outcome) {
-	if o.Served.Incarnation != 0 {
-		p.served(r, o.Served)
-		return
+	x := p.indexes[r.PoolIndex]
+	switch {
+	case o.Served.Incarnation != 0:
+		if r.Status < 300 {
+			p.served(r, o.Served)
+		}
+		if o.Ending != 0 && o.Out <= 0 {
+			for _, credit := range p.credits.Of(r) {
+				x.TakeBackBefore(Claim(credit), o.Total)
+			}
+		}
+	case o.Ending != 0: // else nobody saw who answered: the pick is the best guess
+		p.takeBack(r)
 	}
-	if o.Ending == 0 {
-		return // nobody saw who answered: the pick is the best guess
+	for _, credit := range p.credits.Of(r) {
+		x.Release(Claim(credit))
 	}
-	p.takeAllBack(r)
-}
-
-func (p *Producer) takeAllBack(r *plugins.Request) {
-	credits := p.credits.Of(r)
-	for _, credit := range credits {
-		p.takeBack(r, credit)
-	}
-	p.credits.Set(r, credits[:0])
+	p.credits.Set(r, p.credits.Of(r)[:0])
 }

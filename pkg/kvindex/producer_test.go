@@ -330,3 +330,87 @@ func TestC04CapacityIsKept(t *testing.T) {
 		t.Errorf("%d blocks are believed cached, of a capacity of 10", held)
 	}
 }
+
+// counted returns how many blocks are believed to be held.
+func (g rig) counted() int {
+	for p := range g.Built.Plugins {
+		if p, ok := p.Plugin.(*kvindex.Producer); ok {
+			return p.Blocks()
+		}
+	}
+	return -1
+}
+
+// Siblings that come in the same instant, all prepared before the first of them is booked, see each other.
+func TestSiblingsOfOneInstantMeet(t *testing.T) {
+	g := newRig(t, nil, "a", "b")
+	var burst []*pluginstest.Sent
+	for range 16 {
+		burst = append(burst, g.Prepare(body("m", text("x", 128)+strings.Repeat("own", 10))))
+	}
+	g.to.name = "b"
+	for i, s := range burst {
+		want := "a=0 b=8192"
+		if i == 0 {
+			want = "a=0 b=0"
+		}
+		expect(t, s.Decide(), want)
+	}
+	if n := g.counted(); n != 128 {
+		t.Errorf("%d blocks are held, want 128", n)
+	}
+}
+
+// After a storm of siblings that are all broken off before anything can have been computed, nothing is left, whether the answers
+// had begun or not.
+func TestAStormOfAbortsLeavesNothing(t *testing.T) {
+	for _, begun := range []bool{false, true} {
+		t.Run(fmt.Sprint("begun=", begun), func(t *testing.T) {
+			g := newRig(t, nil, "a", "b", "c")
+			running := g.send("c", body("m", text("y", 10)))
+			running.Answer("c")
+			g.Load.UncachedPrefill = 1000
+			var storm []*pluginstest.Sent
+			for i := range 200 {
+				storm = append(storm, g.send(string("ab"[i%2]), body("m", text("x", 20+i%5)+strings.Repeat("o", 256*(i%3)))))
+			}
+			for i, s := range storm {
+				if begun {
+					s.Answer(string("ab"[i%2]))
+				}
+			}
+			for i := range storm { // in another order than they came
+				storm[i*37%200].End(reason.ClientAborted)
+			}
+			if n := g.counted(); n != 10 {
+				t.Errorf("%d blocks are held, want the 10 of the one that was served", n)
+			}
+		})
+	}
+}
+
+// A request that nobody answers in time is no longer believed to have brought its prompt; an answer that comes after all brings
+// it again.
+func TestWhatIsNotConfirmedLapses(t *testing.T) {
+	g := newRig(t, nil, "a", "b")
+	g.send("b", body("m", text("y", 2))).Answer("b") // answers are seen here
+	late := g.send("a", body("m", text("x", 4)))
+	g.Now += pool.Instant(4 * time.Second)
+	expect(t, g.send("b", body("m", text("x", 1)[:256])), "a=63 b=0")
+	g.Now += pool.Instant(2 * time.Second)
+	expect(t, g.send("b", body("m", text("x", 4))), "a=0 b=64")
+	if n := g.Notes[reason.PrefixUnconfirmed]; n != 1 {
+		t.Errorf("noted %d times, want once: %v", n, g.Notes)
+	}
+	late.Answer("a")
+	late.End(0)
+	expect(t, g.send("b", body("m", text("x", 4))), "a=256 b=256")
+}
+
+// Blind: answers are never seen, and a credit stands until newer ones displace it.
+func TestNothingLapsesWhereAnswersAreNotSeen(t *testing.T) {
+	g := newRig(t, nil, "a", "b")
+	g.send("a", body("m", text("x", 4)))
+	g.Now += pool.Instant(time.Hour)
+	expect(t, g.send("b", body("m", text("x", 4))), "a=256 b=0")
+}

@@ -85,8 +85,10 @@ var (
 	CachedBlocks = Fact[EndpointValues[int32]]{Name: "cached-blocks", Unit: "blocks", Source: "a prefix producer"}
 	PromptBlocks = Fact[RequestValue[int32]]{Name: "prompt-blocks", Unit: "blocks", Source: "a prefix producer"}
 
-	// PrefixCredits are what a prefix producer wrote into its index on behalf of the request, one per leg; its own business.
+	// PrefixCredits are what a prefix producer wrote into its index on behalf of the request, one per leg, and PrefixMatched is
+	// how many changes its index had seen when the prompt was matched; its own business.
 	PrefixCredits = Fact[RequestValue[[]PrefixCredit]]{Name: "prefix-credits", Unit: "", Source: "a prefix producer"}
+	PrefixMatched = Fact[RequestValue[int64]]{Name: "prefix-matched", Unit: "changes", Source: "a prefix producer"}
 
 	// EngineLoads are what the load model believes of each engine, and Traffics what it believes of the pool's traffic.
 	EngineLoads = Fact[EndpointValues[EngineLoad]]{Name: "engine-load", Unit: "ms and tokens", Source: "load-model-producer"}
@@ -121,13 +123,9 @@ func AttributeNamed(name string) Fact[EndpointValues[Scalar]] {
 
 const attributePrefix = "attribute."
 
-// PrefixCredit says that an endpoint was credited with holding the request's prompt before it really did: Entry names the
-// write, and the blocks from index From on were new to the index.
-type PrefixCredit struct {
-	To    pool.Ref
-	Entry uint32
-	From  int32
-}
+// PrefixCredit says that an endpoint was credited with holding the request's prompt before it really did: a handle of the
+// producer's index.
+type PrefixCredit struct{ Slot, Generation uint32 }
 
 // RequestValue is the handle of a fact of the request. The zero handle was forgotten in Provision: its first use panics.
 type RequestValue[T any] struct{ slot int32 }

@@ -83,6 +83,8 @@ const (
 
 	// Without status: the load model.
 	FactMissing
+	// Without status: what is known of caches.
+	PrefixUnconfirmed
 )
 
 var table = [...]Row{
@@ -261,4 +263,7 @@ var table = [...]Row{
 	FactMissing: {Code: "fact_missing",
 		Means:  "a plugin that makes a fact gave none for this request; the detail names it, and its reader used a coarser one",
 		Remedy: "check the plugin that makes the fact"},
+	PrefixUnconfirmed: {Code: "prefix_unconfirmed",
+		Means:  "a model server did not begin to answer in time, and is no longer believed to have the prompts that it was given",
+		Remedy: "none needed while it is rare; else look at the server's queue, or raise unconfirmedTTLMs of approx-prefix-cache-producer"},
 }

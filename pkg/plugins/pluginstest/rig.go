@@ -22,7 +22,6 @@ type Rig struct {
 	Load pool.Load
 
 	t       testing.TB
-	cycle   *plugins.Cycle
 	members []pool.Endpoint
 	sent    uint64
 }
@@ -43,8 +42,6 @@ func NewRig(t testing.TB, parts []Part, members ...string) *Rig {
 	}
 	g := &Rig{Built: built, Now: 1, Notes: Notes{}, t: t}
 	g.Pool = pool.New("default", g.Notes)
-	g.cycle = built.Plans[0].NewCycle(g.Notes)
-	g.cycle.Want, g.cycle.Record = 1, true
 	g.Members(members...)
 	return g
 }
@@ -58,8 +55,7 @@ func (g *Rig) Replace(parts []Part) (kept, lost []string) {
 		g.t.Fatal(err)
 	}
 	kept, lost = built.Inherit(g.Built)
-	g.Built, g.cycle = built, built.Plans[0].NewCycle(g.Notes)
-	g.cycle.Want, g.cycle.Record = 1, true
+	g.Built = built
 	return kept, lost
 }
 
@@ -115,6 +111,7 @@ type Sent struct {
 	Cached map[string]int64 // tokens believed cached, by name
 
 	g       *Rig
+	cycle   *plugins.Cycle
 	built   *plugins.Built // that it began with
 	booking pool.Booking
 }
@@ -128,6 +125,19 @@ func (g *Rig) Send(body *openai.Summary) *Sent {
 // SendWith is Send of a request with these headers.
 func (g *Rig) SendWith(body *openai.Summary, headers openai.Headers) *Sent {
 	g.t.Helper()
+	return g.PrepareWith(body, headers).Decide()
+}
+
+// Prepare takes a request with this body as far as the pool's lock; Decide goes on from there. So several requests come to
+// stand before the lock at once, each with facts from before the others were booked.
+func (g *Rig) Prepare(body *openai.Summary) *Sent {
+	g.t.Helper()
+	return g.PrepareWith(body, nil)
+}
+
+// PrepareWith is Prepare of a request with these headers.
+func (g *Rig) PrepareWith(body *openai.Summary, headers openai.Headers) *Sent {
+	g.t.Helper()
 	s := &Sent{g: g, built: g.Built, Cached: map[string]int64{}}
 	r := &s.Request
 	r.Prepare(g.Built, nil)
@@ -137,30 +147,42 @@ func (g *Rig) SendWith(body *openai.Summary, headers openai.Headers) *Sent {
 	g.sent++
 	plan := g.Built.Plans[0]
 	no := plan.Describe(g.Notes, r)
-	snapshot := g.Pool.Snapshot()
+	s.cycle = plan.NewCycle(g.Notes)
+	s.cycle.Want, s.cycle.Record = 1, true
 	if no == nil {
-		no = g.cycle.Prepare(r, snapshot, g.Pool.StaleAfter(), 0, nil)
-	}
-	var legs []plugins.Leg
-	if no == nil {
-		g.Pool.Decide(func(_ *pool.Snapshot, books *pool.Books) {
-			books.At(g.Now)
-			if legs, no = g.cycle.Decide(books); no == nil {
-				s.booking = books.Book(snapshot.Slots[legs[0].Endpoints[0]].Ref, g.Load, g.Now+1e12)
-				plan.Booked(g.Notes, r, legs, books)
-			}
-		})
+		no = s.cycle.Prepare(r, g.Pool.Snapshot(), g.Pool.StaleAfter(), 0, nil)
 	}
 	if no != nil {
 		g.t.Fatal(no)
 	}
+	return s
+}
+
+// Decide decides and books a request that was prepared over the membership as it stands.
+func (s *Sent) Decide() *Sent {
+	g, r, plan := s.g, &s.Request, s.built.Plans[0]
+	g.t.Helper()
+	snapshot := g.Pool.Snapshot()
+	var legs []plugins.Leg
+	var no *reason.Refusal
+	g.Pool.Decide(func(_ *pool.Snapshot, books *pool.Books) {
+		books.At(g.Now)
+		if legs, no = s.cycle.Decide(books); no == nil {
+			id := legs[0].Endpoints[0]
+			s.booking = books.Book(snapshot.Slots[id].Ref, g.Load, g.Now+1e12)
+			plan.Booked(g.Notes, r, legs, books)
+		}
+	})
+	if no != nil {
+		g.t.Fatal(no)
+	}
 	for _, id := range snapshot.Members {
-		s.Cached[snapshot.Slots[id].Name] = g.Built.CachedTokens(g.cycle, id)
+		s.Cached[snapshot.Slots[id].Name] = g.Built.CachedTokens(s.cycle, id)
 	}
 	for _, id := range legs[0].Endpoints {
 		s.Picked = append(s.Picked, snapshot.Slots[id].Name)
 	}
-	s.Run = g.cycle.Trace[0]
+	s.Run = s.cycle.Trace[0]
 	plan.Commit(g.Notes, r, legs, &s.Out)
 	return s
 }
