@@ -187,6 +187,11 @@ schedulingProfiles:
 			w.forwarded(w.ask(seesHeaders, hello))
 			return w.heard
 		},
+		reason.SignalsOld: func(t *testing.T) *heard {
+			w := newWorld(t, head+"- type: two-choice-filter\n- type: random-picker\n", nil, dead(t), dead(t), dead(t), dead(t))
+			w.forwarded(w.ask(seesHeaders, hello))
+			return w.heard
+		},
 		reason.FallbackServed: func(t *testing.T) *heard {
 			w := newWorld(t, head+"- type: test-in-order\n", nil, dead(t), engine(t, func(http.ResponseWriter, *http.Request) {}))
 			if status, body := w.proxied(); status != 200 {

@@ -24,6 +24,8 @@ func Builtin() []plugins.Entry {
 		plugins.Plugin("approx-prefix-cache-producer", kvindex.NewProducer).Default(
 			plugins.BlockHashes.Name, plugins.PromptBlocks.Name, plugins.CachedTokens.Name, plugins.CachedBlocks.Name),
 
+		plugins.Plugin("hot-prefix-producer", kvindex.NewHot).Default(plugins.HotPrefixes.Name, plugins.DeliberateCopies.Name),
+
 		plugins.Plugin("session-id-producer", sessions.NewIDProducer),
 		plugins.Plugin("agent-identity", sessions.NewAgent).Default(plugins.AgentID.Name),
 		plugins.Plugin("inflight-load-producer", producers.NewInFlightLoad),
@@ -42,6 +44,8 @@ func Builtin() []plugins.Entry {
 		plugins.Plugin("endpoint-attribute-filter", filters.NewEndpointAttribute),
 		plugins.Plugin("topology-affinity-filter", filters.NewTopologyAffinity),
 		plugins.Plugin("prefix-cache-affinity-filter", filters.NewPrefixCacheAffinity),
+		plugins.Plugin("hot-prefix-filter", filters.NewHotPrefix),
+		plugins.Plugin("two-choice-filter", filters.NewTwoChoice),
 		plugins.Plugin("session-affinity-filter", sessions.NewFilter),
 		plugins.Plugin("header-based-testing-filter", conformance.NewSteering),
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/pkg/catalog"
+	"github.com/fairlead/fairlead/pkg/filters"
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/scorers"
 	"github.com/fairlead/fairlead/pkg/sessions"
@@ -20,7 +21,7 @@ func TestEveryEntryServesAnExtensionPoint(t *testing.T) {
 			names[name] = true
 		}
 		switch e.New().(type) {
-		case plugins.Stage, plugins.Describer, plugins.Producer, plugins.Filter, plugins.Scorer, plugins.Picker, plugins.ProfileHandler,
+		case plugins.Stage, plugins.Describer, plugins.Producer, plugins.Observer, plugins.Filter, plugins.Scorer, plugins.Picker, plugins.ProfileHandler,
 			plugins.RequestHook, plugins.ResponseHook, plugins.AnswerHook, plugins.Settler:
 		default:
 			t.Errorf("%s serves no extension point", e.Type)
@@ -38,6 +39,7 @@ func TestDefaultProducersProvide(t *testing.T) {
 		"topology-extractor":           func() (any, error) { return scorers.NewTopologyAffinity(), nil },
 		"capacity-class-producer":      func() (any, error) { return &asksClasses{}, nil },
 		"load-model-producer":          func() (any, error) { return scorers.NewCost(), nil },
+		"hot-prefix-producer":          func() (any, error) { return filters.NewHotPrefix(), nil },
 		"agent-identity": func() (any, error) {
 			s := sessions.NewScorer()
 			s.Strategy, s.SessionIDConfig.Sources = "session_id", []sessions.IDSource{{Attribute: "agent-identity"}}

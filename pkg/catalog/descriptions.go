@@ -18,9 +18,11 @@ func Descriptions() map[string]string {
 	d["fact cached-tokens"] = "cached-tokens is the longest prefix of the prompt that is believed to be cached."
 	d["fact capacity-class"] = "capacity-class say on what each endpoint runs and how fast that is expected to be; every candidate has one."
 	d["fact cold."] = "ColdPrompt says whether no endpoint has a part of the prompt cached."
+	d["fact deliberate-copy"] = "hot-prefix is the beginning of the prompt that many share, and deliberate-copy says of each candidate whether the request\nshall bring it there, though others have it."
 	d["fact engine-load"] = "engine-load are what the load model believes of each engine, and traffic what it believes of the pool's traffic."
 	d["fact expected-output"] = "expected-output is how many tokens the request is expected to generate, bounded by what it may."
 	d["fact header."] = "HeaderValue is the fact of one header of the client's, by its lower-case name: its first value, empty without one. Records\nkeep it, so that no header with a secret is to be read in this way; [HeaderName] refuses their names."
+	d["fact hot-prefix"] = "hot-prefix is the beginning of the prompt that many share, and deliberate-copy says of each candidate whether the request\nshall bring it there, though others have it."
 	d["fact in-flight"] = "in-flight is the number of own bookings that have not ended. Never unknown."
 	d["fact in-flight-tokens"] = "in-flight-tokens is the uncached prefill of the own bookings without a first byte; inflight-load-producer may add the\ntokens of answers. Never unknown."
 	d["fact kv-usage"] = "kv-usage is the used share of the engine's KV cache, 0..1, as last scraped; unknown if never scraped or stale."
@@ -36,6 +38,7 @@ func Descriptions() map[string]string {
 	d["fact requested-model"] = "requested-model is the model or LoRA adapter as the engine will be asked for it; empty where the request names none."
 	d["fact running"] = "running is the number of requests in the engine's batch, as last scraped; unknown if never scraped or stale."
 	d["fact running-adapters"] = "running-adapters and waiting-adapters are the LoRA adapters with requests in the engine, sorted, and max-adapters how many\ndifferent ones may run at a time, as last scraped; nil and unknown if never scraped or stale."
+	d["fact sample-age"] = "sample-age are how old the endpoints' last samples are; unknown if never scraped."
 	d["fact session-choice."] = "SessionChoice is the endpoint to which the request, and with it its session, goes."
 	d["fact session-endpoint."] = "SessionEndpoint says of each endpoint whether it is the one to which the request's session went last."
 	d["fact session-id"] = "session-id is a hash of what names the client's session, 0 without one. The name itself, which may be a secret, is no fact."
@@ -129,6 +132,7 @@ func Descriptions() map[string]string {
 	d["github.com/fairlead/fairlead/pkg/filters.EndpointAttribute.FallbackOnEmpty"] = "FallbackOnEmpty keeps all where none would be left."
 	d["github.com/fairlead/fairlead/pkg/filters.EndpointAttribute.OnMissing"] = "OnMissing says what becomes of an endpoint without the attribute: Pass keeps it, Fail removes it."
 	d["github.com/fairlead/fairlead/pkg/filters.EndpointAttribute.Producer"] = "Producer is what reads the attribute: core-metrics-extractor, or empty."
+	d["github.com/fairlead/fairlead/pkg/filters.HotPrefix"] = "HotPrefix sends the request to the endpoint where it is to bring a prefix that many ask for, where there is one; all are kept\nelse. See hot-prefix-producer."
 	d["github.com/fairlead/fairlead/pkg/filters.LabelExpression"] = "LabelExpression is one condition on one label."
 	d["github.com/fairlead/fairlead/pkg/filters.LabelExpression.Key"] = "Key is the label's name."
 	d["github.com/fairlead/fairlead/pkg/filters.LabelExpression.Operator"] = "Operator is In, NotIn, Exists or DoesNotExist. An endpoint without the label meets NotIn and DoesNotExist."
@@ -152,6 +156,10 @@ func Descriptions() map[string]string {
 	d["github.com/fairlead/fairlead/pkg/filters.TopologyAffinity.MinAffinity"] = "MinAffinity is the least that must be shared: host, rack, zone or region."
 	d["github.com/fairlead/fairlead/pkg/filters.TopologyAffinity.Own"] = "Own is where the requests come from, such as the zone of the gateway. Absent: only an earlier profile's choice counts."
 	d["github.com/fairlead/fairlead/pkg/filters.TopologyAffinity.TopologyProducerName"] = "TopologyProducerName names the plugin that tells where endpoints are. Empty: the one that the configuration has."
+	d["github.com/fairlead/fairlead/pkg/filters.TwoChoice"] = "TwoChoice leaves a few candidates, drawn for each request, where what is known of load is old or known to others as well, so\nthat not everybody who knows the same runs to the same endpoint.\n\nWith n candidates and r replicas of the picker, d = max(2, ⌈n/r⌉) are left; old signals count as twice the replicas. One or\nmore of them are homes: the endpoints where the beginning of the prompt scores highest in a hash, the same for all replicas,\nso that caches stay warm (rendezvous hashing); the others are drawn at random. All are left while this is the only\nreplica and its signals are fresh, and below four candidates.\n\nA prompt's beginning is its first 1, 4, 16, 64 … blocks, the longest of these that it has: its first home. That of the next\nshorter one is its second, so that a conversation that grows finds the home that it had."
+	d["github.com/fairlead/fairlead/pkg/filters.TwoChoice.Homes"] = "Homes is how many of those left are homes, at most; one at least is drawn."
+	d["github.com/fairlead/fairlead/pkg/filters.TwoChoice.OldAfterMs"] = "OldAfterMs is the age of the median sample, in milliseconds, from which on signals are old; never scraped is old too. 0:\nthey never are."
+	d["github.com/fairlead/fairlead/pkg/filters.TwoChoice.Replicas"] = "Replicas is how many pickers decide for the pool at a time, this one included."
 	d["github.com/fairlead/fairlead/pkg/filters.Utilization"] = "Utilization removes endpoints that are above any of some bounds on their load.\n\nAn endpoint whose load is not known is not above a bound on it; own requests in flight are always known."
 	d["github.com/fairlead/fairlead/pkg/filters.Utilization.Conditions"] = "Conditions are the bounds."
 	d["github.com/fairlead/fairlead/pkg/filters.Utilization.FallbackOnEmpty"] = "FallbackOnEmpty keeps all where none would be left."
@@ -161,6 +169,10 @@ func Descriptions() map[string]string {
 	d["github.com/fairlead/fairlead/pkg/filters.UtilizationCondition.MaxValue"] = "MaxValue is the most that an endpoint may have."
 	d["github.com/fairlead/fairlead/pkg/filters.UtilizationCondition.Metric"] = "Metric is what is bounded: active-requests (own requests in flight), running-requests (in the engine's batch),\nwaiting-queue (in the engine, and own ones that its last sample cannot know), or kv-cache-utilization (0 to 1)."
 	d["github.com/fairlead/fairlead/pkg/filters.role"] = "role keeps the endpoints of some roles."
+	d["github.com/fairlead/fairlead/pkg/kvindex.Hot"] = "Hot finds the prefixes that so many requests share that one endpoint cannot serve them, and has copies of them made before it\nis lost.\n\nRequests are counted by the hashes of their prefixes of 1, 4, 16, 64 … blocks, with a half-life of ten seconds; the 256 that\nare asked for most are remembered, in 20 kB a pool. With λ requests a second for a prefix, each of which costs w beyond what\nis cached of it, it is work for\n\n\tpods = λ · w,    w = prefill of what is not cached + decode\n\nendpoints, and should stand on pods / targetLoad of them, rounded up. While it stands on fewer, and on one at least, the next\nrequest for it is to bring it to the endpoint with the least load among the others, if that has less than those who hold it; at\nmost one at a time, as long as computing the prefix takes. A request that has much more cached somewhere than the prefix is\nnot sent away from there.\n\nDecode counts with the share of an endpoint's time that a sequence takes in a batch so large that a step takes twice as long\nas an empty one."
+	d["github.com/fairlead/fairlead/pkg/kvindex.Hot.MaxCopies"] = "MaxCopies bounds the endpoints on which a prefix should stand; 0 is all."
+	d["github.com/fairlead/fairlead/pkg/kvindex.Hot.MinTokens"] = "MinTokens is the length from which on a prefix counts."
+	d["github.com/fairlead/fairlead/pkg/kvindex.Hot.TargetLoad"] = "TargetLoad is the share of an endpoint's time that requests for one prefix may take before it is copied to one more."
 	d["github.com/fairlead/fairlead/pkg/kvindex.Producer"] = "Producer tells how much of a prompt each endpoint is believed to have cached, without a tokenizer and without hearing\nfrom the engines: an endpoint to which a prompt was sent has it, until newer ones have filled its cache.\n\nA prompt is cut into blocks (package blockhash). With the booking its blocks are credited to the primary of each leg, before\nthe next decision is made, so that requests with the same prefix that come in the same instant meet. An answer confirms the\ncredit. When another endpoint than the primary answers, it moves there; when nobody answered, an error came, or the client\nwent away before its prompt can have been computed, what the request had newly credited is taken back, and so is what was\nnot confirmed in time. What an endpoint holds is bounded by the size of its cache, the least recently used ends of prompts\ngoing first. An engine that restarts begins with nothing."
 	d["github.com/fairlead/fairlead/pkg/kvindex.Producer.AutoTune"] = "AutoTune has the size of each endpoint's cache taken from its engine (cache blocks x block tokens) as soon as that was\nscraped. Without it, and until then, LRUCapacityPerServer holds."
 	d["github.com/fairlead/fairlead/pkg/kvindex.Producer.BlockSizeTokens"] = "BlockSizeTokens is the size of a block in tokens of 4 bytes. Values below 64 count as 64: finer blocks cost memory and\ntime and match no better, since the tokens are estimated."
@@ -286,6 +298,7 @@ func Descriptions() map[string]string {
 func Reasons() map[string][]reason.ID {
 	r := map[string][]reason.ID{}
 	r["github.com/fairlead/fairlead/pkg/admission.Objectives"] = []reason.ID{reason.IdentityIgnored, reason.ObjectiveUnknown}
+	r["github.com/fairlead/fairlead/pkg/filters.TwoChoice"] = []reason.ID{reason.SignalsOld}
 	r["github.com/fairlead/fairlead/pkg/kvindex.Producer"] = []reason.ID{reason.PrefixUnconfirmed}
 	r["github.com/fairlead/fairlead/pkg/models.Resolver"] = []reason.ID{reason.ModelRequired, reason.ModelNotFound, reason.BodySealed}
 	r["github.com/fairlead/fairlead/pkg/producers.CapacityClass"] = []reason.ID{reason.CapacityUnknown}

@@ -97,6 +97,14 @@ var (
 	// ExpectedOutput is how many tokens the request is expected to generate, bounded by what it may.
 	ExpectedOutput = Fact[RequestValue[int64]]{Name: "expected-output", Unit: "tokens", Source: "output-length-producer"}
 
+	// HotPrefixes is the beginning of the prompt that many share, and DeliberateCopies says of each candidate whether the request
+	// shall bring it there, though others have it.
+	HotPrefixes      = Fact[RequestValue[HotPrefix]]{Name: "hot-prefix", Unit: "", Source: "hot-prefix-producer"}
+	DeliberateCopies = Fact[EndpointValues[bool]]{Name: "deliberate-copy", Unit: "", Source: "hot-prefix-producer"}
+
+	// SampleAges are how old the endpoints' last samples are; Unknown if never scraped.
+	SampleAges = Fact[EndpointValues[int64]]{Name: "sample-age", Unit: "ms", Source: "telemetry", pool: fillSampleAge}
+
 	// Labels are the endpoint's labels; they must not be modified.
 	Labels = Fact[EndpointValues[map[string]string]]{Name: "labels", Unit: "", Source: "discovery", pool: fillLabels}
 

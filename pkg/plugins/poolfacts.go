@@ -1,6 +1,8 @@
 package plugins
 
 import (
+	"time"
+
 	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/pkg/reason"
 )
@@ -128,6 +130,15 @@ func fillAttribute(c *Cycle, name string, out []Scalar) {
 			text = e.Labels[name]
 		}
 		out[id] = scalar(text)
+	}
+}
+
+func fillSampleAge(c *Cycle, h EndpointValues[int64]) {
+	out := h.Of(c)
+	for _, id := range c.Candidates {
+		if at := c.books.Samples[id].At; at > 0 {
+			out[id] = max(int64(c.Now-at)/int64(time.Millisecond), 0)
+		}
 	}
 }
 

@@ -85,6 +85,9 @@ const (
 	FactMissing
 	// Without status: what is known of caches.
 	PrefixUnconfirmed
+
+	// Without status: what is known of load.
+	SignalsOld
 )
 
 var table = [...]Row{
@@ -266,4 +269,7 @@ var table = [...]Row{
 	PrefixUnconfirmed: {Code: "prefix_unconfirmed",
 		Means:  "a model server did not begin to answer in time, and is no longer believed to have the prompts that it was given",
 		Remedy: "none needed while it is rare; else look at the server's queue, or raise unconfirmedTTLMs of approx-prefix-cache-producer"},
+	SignalsOld: {Code: "signals_old",
+		Means:  "most samples of the pool's endpoints are old; the request was decided among a few of them, drawn for it",
+		Remedy: "check why scrapes fail or take long, or raise oldAfterMs of two-choice-filter"},
 }

@@ -124,8 +124,8 @@ type Targets struct {
 	LongTTFT   time.Duration `yaml:"longTTFT" json:"longTTFTNanos,omitempty"`
 }
 
-// Names returns the names of the scenarios that ship, in order: the numbered ones, the cells of comparisons (c-), the layouts of
-// sets, what others published (p-).
+// Names returns the names of the scenarios that ship, in order: the numbered ones (s, then h: hot prefixes), the cells of
+// comparisons (c-), the layouts of sets, what others published (p-).
 func Names() []string {
 	entries, err := files.ReadDir(".")
 	if err != nil {
@@ -140,16 +140,19 @@ func Names() []string {
 }
 
 // numbered are the names that may be given by their number alone.
-var numbered = regexp.MustCompile(`^s[0-9]+$`)
+var numbered = regexp.MustCompile(`^[sh][0-9]+$`)
 
-// sortable puts s2 before s10, and sets of layouts behind both.
+// sortable puts s2 before s10, h1 behind those, and sets of layouts behind all.
 func sortable(name string) string {
 	head, _, _ := strings.Cut(name, "-")
 	switch {
 	case !numbered.MatchString(head):
 		return "z" + name
-	case len(head) == 2:
-		return "s0" + name[1:]
+	case name[0] == 'h':
+		name = "t" + name[1:]
+	}
+	if len(head) == 2 {
+		return name[:1] + "0" + name[1:]
 	}
 	return name
 }

@@ -158,6 +158,9 @@ func (g *Rig) PrepareWith(body *openai.Summary, headers openai.Headers) *Sent {
 	return s
 }
 
+// Cycle is that of a request that was prepared, for measurements of one plugin.
+func (s *Sent) Cycle() *plugins.Cycle { return s.cycle }
+
 // Decide decides and books a request that was prepared over the membership as it stands.
 func (s *Sent) Decide() *Sent {
 	g, r, plan := s.g, &s.Request, s.built.Plans[0]

@@ -1,0 +1,202 @@
+package kvindex
+
+import (
+	"math"
+	"time"
+
+	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/pool"
+)
+
+// Hot finds the prefixes that so many requests share that one endpoint cannot serve them, and has copies of them made before it
+// is lost.
+//
+// Requests are counted by the hashes of their prefixes of 1, 4, 16, 64 … blocks, with a half-life of ten seconds; the 256 that
+// are asked for most are remembered, in 20 kB a pool. With λ requests a second for a prefix, each of which costs w beyond what
+// is cached of it, it is work for
+//
+//	pods = λ · w,    w = prefill of what is not cached + decode
+//
+// endpoints, and should stand on pods / targetLoad of them, rounded up. While it stands on fewer, and on one at least, the next
+// request for it is to bring it to the endpoint with the least load among the others, if that has less than those who hold it; at
+// most one at a time, as long as computing the prefix takes. A request that has much more cached somewhere than the prefix is
+// not sent away from there.
+//
+// Decode counts with the share of an endpoint's time that a sequence takes in a batch so large that a step takes twice as long
+// as an empty one.
+type Hot struct {
+	// TargetLoad is the share of an endpoint's time that requests for one prefix may take before it is copied to one more.
+	TargetLoad float64 `json:"targetLoad" schema:"min=0.05,max=1"`
+
+	// MaxCopies bounds the endpoints on which a prefix should stand; 0 is all.
+	MaxCopies int32 `json:"maxCopies" schema:"min=0"`
+
+	// MinTokens is the length from which on a prefix counts.
+	MinTokens int64 `json:"minTokens" schema:"min=1"`
+
+	pools []*popular // by the pool's place in the configuration; guarded by its lock
+
+	prompt   plugins.RequestValue[int64]
+	hashes   plugins.RequestValue[[]uint64]
+	blocks   plugins.EndpointValues[int32]
+	tokens   plugins.EndpointValues[int64]
+	loads    plugins.EndpointValues[plugins.EngineLoad]
+	traffic  plugins.RequestValue[plugins.Traffic]
+	expected plugins.RequestValue[int64]
+
+	foretold bool
+
+	hot    plugins.RequestValue[plugins.HotPrefix]
+	copies plugins.EndpointValues[bool]
+}
+
+var (
+	_ plugins.Observer = (*Hot)(nil)
+	_ plugins.Heir     = (*Hot)(nil)
+)
+
+// NewHot returns a Hot with its defaults.
+func NewHot() *Hot { return &Hot{TargetLoad: 0.6, MinTokens: 512} }
+
+// Provision says what it reads and makes.
+func (h *Hot) Provision(b *plugins.Builder) error {
+	h.prompt, h.hashes = plugins.Needs(b, plugins.PromptTokens), plugins.Needs(b, plugins.BlockHashes)
+	h.blocks, h.tokens = plugins.Needs(b, plugins.CachedBlocks), plugins.Needs(b, plugins.CachedTokens)
+	h.loads, h.traffic = plugins.Needs(b, plugins.EngineLoads), plugins.Needs(b, plugins.Traffics)
+	h.expected, h.foretold = plugins.Uses(b, plugins.ExpectedOutput)
+	h.hot, h.copies = plugins.Provides(b, plugins.HotPrefixes), plugins.Provides(b, plugins.DeliberateCopies)
+	h.pools = make([]*popular, len(b.Pools))
+	for i := range h.pools {
+		h.pools[i] = new(popular)
+	}
+	return nil
+}
+
+// Inherit shares the counts of each pool that stays: the pool's lock guards them, whichever configuration decides.
+func (h *Hot) Inherit(from any, pools []int) {
+	for i, was := range pools {
+		if was >= 0 {
+			h.pools[i] = from.(*Hot).pools[was]
+		}
+	}
+}
+
+// maxDepths bounds how many prefixes of a prompt are counted: the last of them has a million blocks.
+const maxDepths = 11
+
+// Observe counts the request, and says which of its prefixes is hot and where it is to be brought.
+func (h *Hot) Observe(c *plugins.Cycle, _ *pool.Books) {
+	r := c.Request
+	h.hot.Set(r, plugins.HotPrefix{})
+	hashes := h.hashes.Of(r)
+	prompt := h.prompt.Of(r)
+	if len(hashes) == 0 || len(c.Candidates) == 0 || prompt <= 0 {
+		return
+	}
+	now := time.Duration(c.Now).Seconds()
+	counts := h.pools[c.PoolIndex]
+	perBlock := max(prompt/int64(len(hashes)), 1)
+	most, cached := int64(0), h.tokens.Of(c)
+	for _, id := range c.Candidates {
+		most = max(most, cached[id])
+	}
+	mean := h.mean(c)
+	decode := h.decode(r, &mean, prompt)
+	var found plugins.HotPrefix
+	var place int16
+	var length int64
+	for depth, blocks := 0, 1; depth < maxDepths && blocks <= len(hashes); depth, blocks = depth+1, 4*blocks {
+		tokens := perBlock * int64(blocks)
+		if tokens < h.MinTokens {
+			continue
+		}
+		i := counts.touch(hashes[blocks-1], now)
+		if i < 0 {
+			continue
+		}
+		work := counts.cost(i, mean.Prefill(float64(max(prompt-max(most, tokens), 0)), float64(max(most, tokens)))+decode)
+		p := plugins.HotPrefix{Hash: hashes[blocks-1], Blocks: int32(blocks), PerSecond: counts.rate(i, now)}
+		p.Pods = p.PerSecond * work / 1000
+		p.Target = h.target(p.Pods, len(c.Candidates))
+		if p.Target > 1 {
+			found, place, length = p, i, tokens
+		}
+	}
+	if found.Blocks == 0 {
+		return
+	}
+	held := h.blocks.Of(c)
+	for _, id := range c.Candidates {
+		if held[id] >= found.Blocks {
+			found.Holders++
+		}
+	}
+	h.hot.Set(r, found)
+	if found.Holders == 0 || found.Holders >= found.Target || now < counts.of[place].copyAt || most > 2*length {
+		return
+	}
+	if id, ok := h.idlest(c, held, found.Blocks); ok {
+		h.copies.Of(c)[id] = true
+		counts.of[place].copyAt = now + h.loads.Of(c)[id].Prefill(float64(length), 0)/1000
+	}
+}
+
+// mean returns what prompts and steps cost on average over the candidates.
+func (h *Hot) mean(c *plugins.Cycle) (mean plugins.EngineLoad) {
+	loads := h.loads.Of(c)
+	for _, id := range c.Candidates {
+		l := &loads[id]
+		mean.PrefillMSPerToken += l.PrefillMSPerToken
+		mean.AttentionTokens += l.AttentionTokens
+		mean.StepMSPerSequence += l.StepMSPerSequence
+		mean.StepMSPerKToken += l.StepMSPerKToken
+	}
+	n := float64(len(c.Candidates))
+	mean.PrefillMSPerToken /= n
+	mean.AttentionTokens /= n
+	mean.StepMSPerSequence /= n
+	mean.StepMSPerKToken /= n
+	return mean
+}
+
+// decode returns how much of an endpoint's time the answer takes, in milliseconds. In a batch whose sequences' parts of a step are
+// together as long as an empty step, a step takes twice their sum.
+func (h *Hot) decode(r *plugins.Request, mean *plugins.EngineLoad, prompt int64) float64 {
+	out := h.traffic.Of(r).OutputTokens
+	if h.foretold {
+		if expected := h.expected.Of(r); expected != plugins.Unknown {
+			out = float64(expected)
+		}
+	}
+	out = max(out, 0)
+	return 2 * out * mean.Step(1, float64(prompt)+out/2) // the mean has no StepMS
+}
+
+func (h *Hot) target(pods float64, candidates int) int32 {
+	most := float64(candidates)
+	if h.MaxCopies > 0 {
+		most = min(most, float64(h.MaxCopies))
+	}
+	return int32(max(min(math.Ceil(pods/h.TargetLoad), most), 1))
+}
+
+// tokensAhead is over how many tokens of an answer two endpoints' loads are compared.
+const tokensAhead = 100
+
+// idlest returns the candidate with the least load among those who do not hold the prefix, if that is less than the mean of
+// those who do.
+func (h *Hot) idlest(c *plugins.Cycle, held []int32, blocks int32) (at pool.ID, ok bool) {
+	loads := h.loads.Of(c)
+	least, holding, holders := math.Inf(1), 0.0, 0.0
+	for _, id := range c.Candidates {
+		l := &loads[id]
+		load := l.BacklogMS + float64(tokensAhead*l.Step(l.Running, l.ResidentTokens))
+		switch {
+		case held[id] >= blocks:
+			holding, holders = holding+load, holders+1
+		case load < least:
+			least, at = load, id
+		}
+	}
+	return at, least < holding/holders
+}
