@@ -9,7 +9,7 @@ LINT       := $(CACHE)/golangci-lint-v2.15.0/golangci-lint
 FUZZ_TIME  ?= 20s
 export CGO_ENABLED ?= 0
 
-.PHONY: help build demo test race check lint generate bench budgets matrix gate peers clients e2e storm fuzz tools clean
+.PHONY: help build demo test race check lint generate bench budgets matrix gate acceptance peers clients e2e storm fuzz tools clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -59,6 +59,9 @@ matrix: build ## the default beside the rules of other routers, recorded with it
 
 gate: build ## comparisons of policies on simulated fleets that must come out as recorded
 	@$(BIN) bench gate benchmarks/gate.yaml
+
+acceptance: ## the claims of docs/scheduling.md in virtual time, a line each (RUN=TestX for one, UPDATE=1 records what comes out)
+	@cd benchmarks/acceptance && $(GO) test -tags acceptance -count=1 -timeout 20m -run '$(or $(RUN),.)'
 
 e2e: build ## a real Envoy, the OpenAI SDKs, kills and storms (installs Envoy and SDKs into ~/.cache/fairlead)
 	scripts/install-envoy.sh

@@ -241,6 +241,12 @@ func (c *collected) group(name string) Group {
 
 // Figures returns the figures of a run of the setup, without the requests that arrived during its warm-up.
 func (s *Setup) Figures(r *fleet.Result) *Figures {
+	return s.FiguresBetween(r, pool.Instant(s.Warmup), 0)
+}
+
+// FiguresBetween returns the figures of the requests that arrived in [from, to) alone; to 0 is the end. What is told of pods is
+// that of the whole run.
+func (s *Setup) FiguresBetween(r *fleet.Result, from, to pool.Instant) *Figures {
 	f := &Figures{}
 	var all collected
 	classes := make([]collected, len(s.Requests.Streams))
@@ -248,7 +254,7 @@ func (s *Setup) Figures(r *fleet.Result) *Figures {
 	var first, last, end pool.Instant
 	for i := range r.Outcomes {
 		o := &r.Outcomes[i]
-		if o.Arrived < pool.Instant(s.Warmup) {
+		if o.Arrived < from || to > 0 && o.Arrived >= to {
 			continue
 		}
 		if first == 0 {

@@ -2,13 +2,17 @@ package bench
 
 import (
 	"fmt"
+	"math"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/fairlead/fairlead/benchmarks/policy"
 	"github.com/fairlead/fairlead/benchmarks/traces"
 	"github.com/fairlead/fairlead/benchmarks/workload"
 	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/simulator/engine"
 	"github.com/fairlead/fairlead/simulator/fleet"
 	"github.com/fairlead/fairlead/simulator/scenarios"
 )
@@ -67,6 +71,7 @@ func Prepare(s *scenarios.Scenario) (*Setup, error) {
 		if g.Role != "" {
 			labels["llm-d.ai/role"] = g.Role
 		}
+		p.Step = scaled(p.Step, g.StepFactor, g.PrefillFactor)
 		var adapters []string
 		for a := range g.Adapters {
 			adapters = append(adapters, workload.AdapterName(a+1))
@@ -124,6 +129,57 @@ func (s *Setup) WithPods(n int) *Setup {
 	return &out
 }
 
+// WithSignals returns the setup with readings that are taken every so often and arrive so late.
+func (s *Setup) WithSignals(every, age time.Duration) *Setup {
+	out, scenario := *s, *s.Scenario
+	scenario.Signals.Every, scenario.Signals.Age = every, age
+	out.Scenario = &scenario
+	return &out
+}
+
+// Lasting returns the setup with arrivals for so long, and a warm-up of that share of it. It is meant for streams with arrivals of
+// their own in time; traces and numbers of requests end as they did.
+func (s *Setup) Lasting(warmup, arrivals time.Duration) *Setup {
+	out, scenario, requests := *s, *s.Scenario, *s.Requests
+	scenario.Warmup, requests.Duration = warmup, arrivals
+	out.Scenario, out.Requests = &scenario, &requests
+	return &out
+}
+
+// Perturbation makes engines and answers others than they are known to be. The zero values of its members change nothing.
+type Perturbation struct {
+	Step    float64 // factor of what a step takes without prompts
+	Prefill float64 // factor of what a prompt's token takes
+	Output  float64 // standard deviation of the logarithm of a factor for each answer's length
+}
+
+// Perturbed returns the setup with its engines and answers changed. Nobody is told.
+func (s *Setup) Perturbed(by Perturbation) *Setup {
+	out := *s
+	out.pods = slices.Clone(s.pods)
+	for i := range out.pods {
+		out.pods[i].Profile.Step = scaled(out.pods[i].Profile.Step, by.Step, by.Prefill)
+	}
+	requests := *s.Requests
+	requests.OutputNoise = max(by.Output, requests.OutputNoise)
+	out.Requests = &requests
+	return &out
+}
+
+// scaled returns step times with their parts multiplied; 0 is 1.
+func scaled(t engine.StepTime, step, prefill float64) engine.StepTime {
+	times := func(d *time.Duration, by float64) {
+		if by > 0 {
+			*d = time.Duration(math.Round(float64(*d) * by))
+		}
+	}
+	for _, d := range []*time.Duration{&t.Base, &t.PerSequence, &t.PerContextToken, &t.AllExperts} {
+		times(d, step)
+	}
+	times(&t.PerPrefillToken, prefill)
+	return t
+}
+
 // PodCount is how many pods there are from the start.
 func (s *Setup) PodCount() int { return len(s.pods) }
 
@@ -134,6 +190,15 @@ func (s *Setup) Run(p policy.Policy, seed, salt uint64) (*fleet.Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	r, err := s.RunWith(d, seed)
+	if err != nil {
+		return nil, fmt.Errorf("scenario %q under %q: %w", s.Name, p.Name, err)
+	}
+	return r, nil
+}
+
+// RunWith runs the scenario under a decider of the caller's.
+func (s *Setup) RunWith(d fleet.Decider, seed uint64) (*fleet.Result, error) {
 	source, err := workload.New(s.Requests, seed)
 	if err != nil {
 		return nil, err
@@ -161,16 +226,13 @@ func (s *Setup) Run(p policy.Policy, seed, salt uint64) (*fleet.Result, error) {
 	}
 	f, err := fleet.New(o)
 	if err != nil {
-		return nil, fmt.Errorf("scenario %q: %w", s.Name, err)
+		return nil, err
 	}
 	r, err := f.Run()
 	if err == nil {
 		err = source.Err()
 	}
-	if err != nil {
-		return nil, fmt.Errorf("scenario %q under %q: %w", s.Name, p.Name, err)
-	}
-	return r, nil
+	return r, err
 }
 
 // Runs says why the scenario cannot run here, nil if it can: a trace that it replays may be absent.

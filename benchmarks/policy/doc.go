@@ -53,6 +53,9 @@ func Named(name string) (Policy, error) {
 	case Classic:
 		return FromText(Classic, []byte(config.ClassicText))
 	}
+	if p, ok, err := replicated(name); ok {
+		return p, err
+	}
 	if make, ok := comparison[name]; ok {
 		return Policy{Name: name, make: make}, nil
 	}

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/pkg/config"
@@ -150,6 +151,33 @@ func (p *Production) Due(now pool.Instant, released []fleet.Answer) ([]fleet.Ans
 	}
 	p.woken = p.woken[:0]
 	return released, next
+}
+
+// Left says what is still booked or under way, empty for nothing: after the last request of a run nothing may be.
+func (p *Production) Left() string {
+	var left []string
+	say := func(what string, n int64) {
+		if n != 0 {
+			left = append(left, fmt.Sprintf("%s %d", what, n))
+		}
+	}
+	say("requests", int64(len(p.open)))
+	say("exchanges", int64(p.scheduler.Open()))
+	say("bookings", int64(p.pool.Open()))
+	p.pool.Decide(func(s *pool.Snapshot, b *pool.Books) {
+		for id := range s.Slots {
+			at := s.Slots[id].Name + ": "
+			say(at+"booked requests", int64(b.Requests[id]))
+			say(at+"without first byte", int64(b.NoFirstByte[id]))
+			say(at+"after the last reading", int64(b.AfterSample[id]))
+			say(at+"prefill tokens", b.PrefillTokens[id])
+			say(at+"decode tokens", b.DecodeTokens[id])
+		}
+	})
+	if !p.scheduler.Quiet() {
+		left = append(left, "deadlines")
+	}
+	return strings.Join(left, ", ")
 }
 
 // Open returns how many requests are booked, for tests of what always holds.

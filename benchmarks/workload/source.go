@@ -158,13 +158,14 @@ type stream struct {
 	blockTokens   int32
 	model         string
 	bound         bool
+	noise         float64
 
 	process *process
 	users   int
 	ramp    pool.Instant
 	replay  *replay
 
-	lengths, choices, waits, labels, patience *rand.Rand
+	lengths, choices, waits, labels, patience, lengthened *rand.Rand
 
 	popular      popularity
 	prefixes     []chain // of groups, made when first asked for
@@ -193,7 +194,7 @@ func (s *Source) open(st *Stream, class, tenant int32, seed uint64) (*stream, er
 	draw := func(concern uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, uint64(class)<<8|concern)) }
 	out := &stream{
 		Stream: st, class: class, tenant: tenant, blockTokens: s.spec.BlockTokens, model: s.spec.Model, bound: s.spec.ClientBound,
-		lengths: draw('l'), choices: draw('c'), waits: draw('w'), labels: draw('t'), patience: draw('g'),
+		lengths: draw('l'), choices: draw('c'), waits: draw('w'), labels: draw('t'), patience: draw('g'), lengthened: draw('n'), noise: s.spec.OutputNoise,
 		conversation: st.Conversation, named: map[string]int32{},
 	}
 	if st.Trace != nil {
@@ -280,6 +281,13 @@ func (st *stream) fresh(at pool.Instant) *fleet.Request {
 // claim says what the client of a request wants, and how long it waits.
 func (st *stream) claim(r *fleet.Request) {
 	r.TTFT, r.ITL = st.SLO.TTFT, st.SLO.ITL
+	if st.noise > 0 {
+		factor := math.Exp(float64(st.noise*st.lengthened.NormFloat64()) - st.noise*st.noise/2)
+		r.Output = int32(max(math.Round(float64(r.Output)*factor), 1))
+		if r.MaxTokens > 0 {
+			r.Output = min(r.Output, r.MaxTokens)
+		}
+	}
 	if st.Aborts.Share > 0 && st.patience.Float64() < st.Aborts.Share {
 		r.GivesUp = max(seconds(st.Aborts.After.draw(st.patience)), 1)
 	}

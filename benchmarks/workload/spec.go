@@ -31,6 +31,10 @@ type Spec struct {
 	// ClientBound: clients say how long the answer may get, and it gets so long. Without it they say nothing.
 	ClientBound bool `yaml:"clientBound"`
 
+	// OutputNoise makes answers of other lengths than their contents say: the standard deviation of the logarithm of a factor,
+	// whose mean is 1. The client's bound stays. What later turns of a conversation contain of an answer has its old length.
+	OutputNoise float64 `yaml:"outputNoise"`
+
 	// Streams are what runs side by side. A workload with one stream may say its members at the top instead.
 	Streams []Stream `yaml:"streams"`
 	Stream  `yaml:",inline"`
@@ -132,6 +136,9 @@ func (s *Spec) complete() error {
 		s.Streams = []Stream{s.Stream}
 	} else if s.Stream.contents() > 0 {
 		return errors.New("workload: streams, and a content beside them; put it into a stream")
+	}
+	if !(s.OutputNoise >= 0 && s.OutputNoise <= 3) {
+		return fmt.Errorf("workload: outputNoise %v; 0 to 3", s.OutputNoise)
 	}
 	if s.BlockTokens < 1 || s.Requests < 0 || s.Duration < 0 {
 		return fmt.Errorf("workload: blockTokens %d, requests %d, duration %v; none may be negative", s.BlockTokens, s.Requests, s.Duration)

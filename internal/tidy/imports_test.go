@@ -86,7 +86,7 @@ func house() []room {
 	}
 	// Benchmarks wire whole processes together, and measure single rooms.
 	measured := append(append([]string{"simulator/...", "benchmarks/...", "pkg/gateway/...", "pkg/pool/...", "pkg/kvindex/..."}, plugin...), decided...)
-	for _, b := range []string{"benchmarks", "benchmarks/budgets", "benchmarks/calibration", "benchmarks/decision", "benchmarks/demo", "benchmarks/extproc", "benchmarks/peers", "benchmarks/children", "benchmarks/report", "benchmarks/rules", "benchmarks/tuning", "benchmarks/workload", "benchmarks/traces", "benchmarks/policy", "benchmarks/bench", "benchmarks/compare", "benchmarks/load"} {
+	for _, b := range []string{"benchmarks", "benchmarks/budgets", "benchmarks/calibration", "benchmarks/decision", "benchmarks/demo", "benchmarks/extproc", "benchmarks/peers", "benchmarks/children", "benchmarks/report", "benchmarks/rules", "benchmarks/tuning", "benchmarks/acceptance", "benchmarks/workload", "benchmarks/traces", "benchmarks/policy", "benchmarks/bench", "benchmarks/compare", "benchmarks/load"} {
 		h = append(h, room{b, measured, false})
 	}
 	return h

@@ -76,6 +76,11 @@ type Group struct {
 	// Slow is how many times as long the pods' steps take from the start, without anybody being told; 0 is 1.
 	Slow float64 `yaml:"slow"`
 
+	// StepFactor and PrefillFactor multiply what a step takes without prompts, and what a prompt's token takes, without anybody
+	// being told; 0 is 1.
+	StepFactor    float64 `yaml:"stepFactor"`
+	PrefillFactor float64 `yaml:"prefillFactor"`
+
 	// Role is prefill, decode, or empty for both.
 	Role string `yaml:"role"`
 
@@ -208,6 +213,9 @@ func (s *Scenario) check() error {
 		g := &s.Fleet[i]
 		if g.Pods < 1 {
 			return fmt.Errorf("group %d has %d pods; at least 1", i, g.Pods)
+		}
+		if g.StepFactor < 0 || g.PrefillFactor < 0 {
+			return fmt.Errorf("group %d has stepFactor %v and prefillFactor %v; neither may be negative", i, g.StepFactor, g.PrefillFactor)
 		}
 		if g.Role != "" && g.Role != "prefill" && g.Role != "decode" {
 			return fmt.Errorf("group %d has role %q; prefill, decode or none", i, g.Role)

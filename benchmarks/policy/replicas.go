@@ -1,0 +1,108 @@
+package policy
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	"github.com/fairlead/fairlead/pkg/openai"
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/simulator/fleet"
+)
+
+// maxReplicas bounds how many schedulers stand beside each other.
+const maxReplicas = 64
+
+// replicated reads replicas=N:NAME, which is N schedulers of the policy NAME beside each other, as behind a service: each
+// request comes to one of them, drawn, and each knows its own bookings alone. Readings of engines come to all.
+func replicated(name string) (Policy, bool, error) {
+	rest, ok := strings.CutPrefix(name, "replicas=")
+	if !ok {
+		return Policy{}, false, nil
+	}
+	count, of, ok := strings.Cut(rest, ":")
+	n, err := strconv.Atoi(count)
+	if !ok || err != nil || n < 1 || n > maxReplicas {
+		return Policy{}, true, fmt.Errorf("policy %q: want replicas=N:NAME with N from 1 to %d", name, maxReplicas)
+	}
+	p, err := Named(of)
+	if err != nil {
+		return Policy{}, true, err
+	}
+	one := p.make
+	p.Name, p.Text, p.make = name, "", func(seed uint64) (fleet.Decider, error) {
+		r := &replicas{random: rand.New(rand.NewPCG(seed, 'R')), at: map[uint64]int{}}
+		for i := range n {
+			d, err := one(seed + uint64(i)<<48)
+			if err != nil {
+				return nil, err
+			}
+			r.all = append(r.all, d)
+		}
+		return r, nil
+	}
+	return p, true, nil
+}
+
+// replicas are schedulers that do not know of each other.
+type replicas struct {
+	all    []fleet.Decider
+	random *rand.Rand
+	at     map[uint64]int // whose a request is that has not ended
+}
+
+func (r *replicas) Members(now pool.Instant, m []pool.Endpoint) {
+	for _, d := range r.all {
+		d.Members(now, m)
+	}
+}
+
+func (r *replicas) Observe(now pool.Instant, member int32, s pool.Sample) {
+	for _, d := range r.all {
+		d.Observe(now, member, s)
+	}
+}
+
+func (r *replicas) Arrive(now pool.Instant, number uint64, from *fleet.Request, s *openai.Summary) fleet.Answer {
+	at := r.random.IntN(len(r.all))
+	r.at[number] = at
+	return r.note(r.all[at].Arrive(now, number, from, s), number)
+}
+
+// note forgets a request that was refused.
+func (r *replicas) note(a fleet.Answer, number uint64) fleet.Answer {
+	if !a.Held && a.Refused != "" {
+		delete(r.at, number)
+	}
+	return a
+}
+
+func (r *replicas) Unreachable(now pool.Instant, number uint64, member int32) fleet.Answer {
+	return r.note(r.all[r.at[number]].Unreachable(now, number, member), number)
+}
+
+func (r *replicas) FirstToken(now pool.Instant, number uint64) {
+	r.all[r.at[number]].FirstToken(now, number)
+}
+
+func (r *replicas) Finish(now pool.Instant, number uint64, u openai.Usage, clean bool) {
+	at := r.at[number]
+	delete(r.at, number)
+	r.all[at].Finish(now, number, u, clean)
+}
+
+func (r *replicas) Due(now pool.Instant, released []fleet.Answer) (_ []fleet.Answer, next pool.Instant) {
+	for _, d := range r.all {
+		before := len(released)
+		var due pool.Instant
+		released, due = d.Due(now, released)
+		for _, a := range released[before:] {
+			r.note(a, a.Number)
+		}
+		if next == 0 || due != 0 && due < next {
+			next = due
+		}
+	}
+	return released, next
+}
