@@ -9,7 +9,7 @@ LINT       := $(CACHE)/golangci-lint-v2.15.0/golangci-lint
 FUZZ_TIME  ?= 20s
 export CGO_ENABLED ?= 0
 
-.PHONY: help build demo test race check lint generate bench budgets matrix gate acceptance peers clients e2e storm fuzz tools clean
+.PHONY: help build demo test race check lint generate bench budgets matrix gate acceptance tune tune-check peers clients e2e storm fuzz tools clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -62,6 +62,12 @@ gate: build ## comparisons of policies on simulated fleets that must come out as
 
 acceptance: ## the claims of docs/scheduling.md in virtual time, a line each (RUN=TestX for one, UPDATE=1 records what comes out)
 	@cd benchmarks/acceptance && $(GO) test -tags acceptance -count=1 -timeout 20m -run '$(or $(RUN),.)'
+
+tune: build ## search the best of 210 configurations for each workload that ships, and record them (half an hour on two cores; not in CI)
+	nice $(BIN) bench tune --candidates 210 -s 's*' --record benchmarks/tuning/results --commit $(VERSION)
+
+tune-check: ## the default against the recorded winners, with 40 seeds (not in CI; `make acceptance` does it with 8)
+	@cd benchmarks/acceptance && SEEDS=40 $(GO) test -tags acceptance -count=1 -timeout 60m -run TestUntuned
 
 e2e: build ## a real Envoy, the OpenAI SDKs, kills and storms (installs Envoy and SDKs into ~/.cache/fairlead)
 	scripts/install-envoy.sh
