@@ -190,6 +190,9 @@ func (s *Setup) Run(p policy.Policy, seed, salt uint64) (*fleet.Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.Reads > 0 && p.Reads < s.Signals.Every {
+		s = s.WithSignals(p.Reads, s.Signals.Age)
+	}
 	r, err := s.RunWith(d, seed)
 	if err != nil {
 		return nil, fmt.Errorf("scenario %q under %q: %w", s.Name, p.Name, err)
@@ -210,9 +213,6 @@ func (s *Setup) RunWith(d fleet.Decider, seed uint64) (*fleet.Result, error) {
 			Every: pool.Instant(s.Signals.Every), Age: pool.Instant(s.Signals.Age), Jitter: pool.Instant(s.Signals.Jitter),
 			Loss: s.Signals.Loss, TokenError: s.Signals.TokenError,
 		},
-	}
-	if every := pool.Instant(p.Reads); every > 0 && every < o.Signals.Every {
-		o.Signals.Every = every
 	}
 	for i, factor := range s.slow {
 		if factor > 0 {

@@ -22,11 +22,7 @@ picker), and rule-… (how other routers decide).`,
 	if err != nil {
 		self = os.Args[0] // good enough to start a child where the platform cannot say
 	}
-<<<<<<< HEAD
-	c.AddCommand(benchRunCommand(), benchCompareCommand(), benchMatrixCommand(), benchSweepCommand(), benchLayoutsCommand(), benchGateCommand(), benchReportCommand(), benchScenariosCommand(),
-=======
-	c.AddCommand(benchRunCommand(), benchCompareCommand(), benchSweepCommand(), benchTuneCommand(), benchLayoutsCommand(), benchGateCommand(), benchReportCommand(), benchScenariosCommand(),
->>>>>>> a46e624 (tuning, acceptance: a search for each workload's best configuration, and the default held against it; replicas; robustness)
+	c.AddCommand(benchRunCommand(), benchCompareCommand(), benchMatrixCommand(), benchSweepCommand(), benchTuneCommand(), benchLayoutsCommand(), benchGateCommand(), benchReportCommand(), benchScenariosCommand(),
 		extproc.Command([]string{self, "bench", "extproc"}, []string{self, "epp", "--grpc-bind=127.0.0.1"}), benchCalibrateCommand())
 	return c
 }
