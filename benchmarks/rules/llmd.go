@@ -13,13 +13,16 @@ const llmdReads = 50 * time.Millisecond
 // The first is 1 for all where all queues are equal. Q and K are as last read; nothing of what was just sent counts. The largest
 // total is chosen. Its index is per endpoint, least recently used first out, as large as the engine says its cache is.
 type weights struct {
-	queue, kv, prefix float64
+	kv float64 // the weight of KV memory; the others' are llmdQueue and llmdPrefix
 	caches
 }
 
-func newWeights(queue, kv, prefix float64) *weights {
-	return &weights{queue: queue, kv: kv, prefix: prefix}
-}
+const (
+	llmdQueue  = 2.0
+	llmdPrefix = 3.0
+)
+
+func newWeights(kv float64) *weights { return &weights{kv: kv} }
 
 func (w *weights) choose(b *books, q *query) int32 {
 	low, high := b.waiting(b.members[0]), b.waiting(b.members[0])
@@ -35,7 +38,7 @@ func (w *weights) choose(b *books, q *query) int32 {
 		if n := len(within(q)); n > 0 {
 			hit = float64(w.depth(q, m)) / float64(n)
 		}
-		totals[m] = float64(w.queue*short) + float64(w.kv*(1-b.usage(m))) + float64(w.prefix*hit)
+		totals[m] = float64(llmdQueue*short) + float64(w.kv*(1-b.usage(m))) + float64(llmdPrefix*hit)
 	}
 	return b.least(b.members, 0, func(m int32) float64 { return -totals[m] })
 }

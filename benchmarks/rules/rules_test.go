@@ -80,13 +80,13 @@ func TestChoices(t *testing.T) {
 		want   []int32
 	}{
 		// 2·queue + 2·(1-kv) + 3·prefix
-		{"weights: one waiting request is the whole of the queue's score: 0+2+3·0.6=3.8 against 2+2+0=4", func() rule { return newWeights(2, 2, 3) }, []state{{waiting: 1, has: 6}, {}}, ten, []int32{1}},
-		{"weights: equal queues are 1 for all: 2+2+1.8=5.8 against 4", func() rule { return newWeights(2, 2, 3) }, []state{{waiting: 7, has: 6}, {waiting: 7}}, ten, []int32{0}},
-		{"weights: the middle of three: 0.5·2+2+3=6 beats 2+2=4 and 0+2+3=5", func() rule { return newWeights(2, 2, 3) }, []state{{waiting: 4, has: 10}, {waiting: 2, has: 10}, {}}, ten, []int32{1}},
-		{"weights: a full cache costs 2: 2+0.2+3·0.5=3.7 against 4", func() rule { return newWeights(2, 2, 3) }, []state{{usage: 0.9, has: 5}, {}}, ten, []int32{1}},
-		{"weights: without the kv term 2+1.5=3.5 against 2", func() rule { return newWeights(2, 0, 3) }, []state{{usage: 0.9, has: 5}, {}}, ten, []int32{0}},
-		{"weights: what was just sent does not count", func() rule { return newWeights(2, 2, 3) }, []state{{requests: 500, prefill: 1e6, has: 1}, {}}, ten, []int32{0}},
-		{"weights: all alike is a draw", func() rule { return newWeights(2, 2, 3) }, []state{{}, {}, {}}, ten, []int32{0, 1, 2}},
+		{"weights: one waiting request is the whole of the queue's score: 0+2+3·0.6=3.8 against 2+2+0=4", func() rule { return newWeights(2) }, []state{{waiting: 1, has: 6}, {}}, ten, []int32{1}},
+		{"weights: equal queues are 1 for all: 2+2+1.8=5.8 against 4", func() rule { return newWeights(2) }, []state{{waiting: 7, has: 6}, {waiting: 7}}, ten, []int32{0}},
+		{"weights: the middle of three: 0.5·2+2+3=6 beats 2+2=4 and 0+2+3=5", func() rule { return newWeights(2) }, []state{{waiting: 4, has: 10}, {waiting: 2, has: 10}, {}}, ten, []int32{1}},
+		{"weights: a full cache costs 2: 2+0.2+3·0.5=3.7 against 4", func() rule { return newWeights(2) }, []state{{usage: 0.9, has: 5}, {}}, ten, []int32{1}},
+		{"weights: without the kv term 2+1.5=3.5 against 2", func() rule { return newWeights(0) }, []state{{usage: 0.9, has: 5}, {}}, ten, []int32{0}},
+		{"weights: what was just sent does not count", func() rule { return newWeights(2) }, []state{{requests: 500, prefill: 1e6, has: 1}, {}}, ten, []int32{0}},
+		{"weights: all alike is a draw", func() rule { return newWeights(2) }, []state{{}, {}, {}}, ten, []int32{0, 1, 2}},
 
 		// sticky at 0.8 of the blocks, until 18 s·15,928 tokens/s = 286,704 tokens more are before it
 		{"sticky: 8 of 10 blocks hold it against 286,704 tokens", newStickyRule, []state{{prefill: 286_704, has: 8}, {}}, ten, []int32{0}},
