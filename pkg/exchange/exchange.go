@@ -53,6 +53,8 @@ type Exchange struct {
 	want    int
 	legs    []leg
 	prompt  int64 // tokens, as booked
+	decided pool.Instant
+	foresaw plugins.Foreseen
 	to      []netip.AddrPort
 	out     plugins.Outgoing
 	respond plugins.Parts
@@ -274,7 +276,7 @@ func (x *Exchange) stages(now pool.Instant, p plugins.Phase) (a Action, passed b
 		case v.Reply != nil:
 			x.step, x.settled = stepRefused, true
 			x.isOver()
-			x.s.meter().Decided(Metered{API: x.r.API, Model: x.r.Model(), Request: openai.Unknown, Answer: openai.Unknown, Prompt: openai.Unknown, Matched: openai.Unknown}, 0, now-x.began)
+			x.s.meter().Decided(Metered{API: x.r.API, Model: x.r.Model(), Request: openai.Unknown, Answer: openai.Unknown, Prompt: openai.Unknown, Matched: openai.Unknown, Foreseen: unforeseen}, 0, now-x.began)
 			x.letGoOfRequest()
 			return Action{Do: Reply, Reply: v.Reply}, false
 		case v.Until != 0 && v.Until <= now:

@@ -35,13 +35,16 @@ type Metered struct {
 	// both are Unknown before.
 	Prompt, Matched int64
 
+	// Foreseen is what was expected where it went; all Unknown before.
+	Foreseen plugins.Foreseen
+
 	// Request and Answer are the bytes of the bodies; Unknown where they were not seen, or not whole.
 	Request, Answer int64
 }
 
 // metered describes the exchange for the meter.
 func (x *Exchange) metered() Metered {
-	m := Metered{API: x.r.API, Model: x.r.Model(), Target: x.r.Target, Flow: x.r.FairnessID, Request: openai.Unknown, Answer: openai.Unknown, Prompt: openai.Unknown, Matched: openai.Unknown}
+	m := Metered{API: x.r.API, Model: x.r.Model(), Target: x.r.Target, Flow: x.r.FairnessID, Request: openai.Unknown, Answer: openai.Unknown, Prompt: openai.Unknown, Matched: openai.Unknown, Foreseen: unforeseen}
 	if x.r.Body != nil {
 		m.Stream = x.r.Body.Stream
 	}
@@ -56,10 +59,13 @@ func (x *Exchange) metered() Metered {
 	}
 	if len(x.legs) > 0 {
 		m.To, m.Addr = x.legs[0].names[0], x.legs[0].addrs[0]
-		m.Prompt, m.Matched = x.prompt, x.prompt-x.legs[0].load.UncachedPrefill
+		m.Prompt, m.Matched, m.Foreseen = x.prompt, x.prompt-x.legs[0].load.UncachedPrefill, x.foresaw
 	}
 	return m
 }
+
+// unforeseen is what is expected of a request that was not decided.
+var unforeseen = plugins.Foreseen{TTFT: openai.Unknown, ITL: openai.Unknown, TTFTTarget: openai.Unknown, ITLTarget: openai.Unknown}
 
 type noMeter struct{}
 

@@ -348,7 +348,7 @@ func (x *Exchange) settleAs(now pool.Instant, ending reason.ID) {
 		x.note(reason.UsagePartial, "")
 	}
 	o := plugins.Outcome{
-		Ending: ending, Served: x.r.Served, TTFT: openai.Unknown, Total: time.Duration(now - x.began),
+		Ending: ending, Served: x.r.Served, TTFT: openai.Unknown, Held: time.Duration(x.decided - x.began), Total: time.Duration(now - x.began),
 		Prompt: u.Prompt, Cached: u.Cached, Out: u.Out,
 	}
 	if x.answered {

@@ -68,6 +68,7 @@ func (x *Exchange) book(c *plugins.Cycle, legs []plugins.Leg, books *pool.Books)
 		prompt = x.expected / 4 // decided before the body came: its length is what there is
 	}
 	x.prompt = prompt
+	x.decided, x.foresaw = x.r.Now, b.Foreseen(c, &x.r, legs[0].Endpoints[0])
 	x.legs = make([]leg, len(legs))
 	for i, chosen := range legs {
 		l := &x.legs[i]
@@ -108,9 +109,13 @@ func repeated(list []netip.AddrPort, n int) []netip.AddrPort {
 
 func (x *Exchange) expectedOutput() int64 {
 	body := x.r.Body
-	switch {
-	case !x.r.API.Generates():
+	if !x.r.API.Generates() {
 		return 0
+	}
+	tokens, ok := x.s.o.Built.ExpectedOutput(&x.r)
+	switch {
+	case ok:
+		return tokens
 	case body != nil && body.MaxTokens >= 0:
 		return min(body.MaxTokens, x.s.o.ExpectedOutput) * max(body.N, 1)
 	}

@@ -218,8 +218,13 @@ type Built struct {
 	settlers  []*instance
 	tickers   []*instance
 
-	promptTokens RequestValue[int64]
-	cachedTokens EndpointValues[int64]
+	promptTokens   RequestValue[int64]
+	expectedOutput RequestValue[int64]
+	cachedTokens   EndpointValues[int64]
+	predictedTTFT  EndpointValues[float64]
+	predictedITL   EndpointValues[float64]
+	ttftTarget     RequestValue[float64]
+	itlTarget      RequestValue[float64]
 
 	released sync.Pool // of []cell, the storage of requests that are over
 }
@@ -316,7 +321,11 @@ func assemble(spec Spec, specs []PluginSpec, given int, ports []any) (*Built, []
 	own := &instance{name: "framework"}
 	fb := &Builder{built: b, it: own}
 	b.promptTokens = Needs(fb, PromptTokens)
+	b.expectedOutput, _ = Uses(fb, ExpectedOutput)
 	b.cachedTokens, _ = Uses(fb, CachedTokens)
+	b.predictedTTFT, _ = Uses(fb, PredictedTTFT)
+	b.predictedITL, _ = Uses(fb, PredictedITL)
+	b.ttftTarget, b.itlTarget = Needs(fb, TTFTTarget), Needs(fb, ITLTarget)
 	if len(errs) > 0 {
 		return nil, nil, errors.Join(errs...)
 	}
@@ -463,6 +472,12 @@ func (b *Built) PoolIndex(name string) int {
 // PromptTokens returns the request's prompt length as the configuration knows it.
 func (b *Built) PromptTokens(r *Request) int64 { return b.promptTokens.Of(r) }
 
+// ExpectedOutput returns how many tokens the request is expected to generate; ok is false where nobody says.
+func (b *Built) ExpectedOutput(r *Request) (tokens int64, ok bool) {
+	tokens = b.expectedOutput.Of(r)
+	return tokens, tokens != Unknown
+}
+
 // CachedTokens returns what the last cycle c believes cached of the request's prompt on an endpoint; 0 where nobody says.
 func (b *Built) CachedTokens(c *Cycle, id pool.ID) int64 {
 	col := b.cachedTokens.Of(c)
@@ -470,6 +485,22 @@ func (b *Built) CachedTokens(c *Cycle, id pool.ID) int64 {
 		return 0
 	}
 	return max(col[id], 0)
+}
+
+// Foreseen is what was expected of a request's latency where it went, in milliseconds, and what its client will wait; Unknown
+// where nobody says.
+type Foreseen struct{ TTFT, ITL, TTFTTarget, ITLTarget float64 }
+
+// Foreseen returns what the last cycle c expected of the request on an endpoint.
+func (b *Built) Foreseen(c *Cycle, r *Request, id pool.ID) Foreseen {
+	f := Foreseen{TTFT: Unknown, ITL: Unknown, TTFTTarget: b.ttftTarget.Of(r), ITLTarget: b.itlTarget.Of(r)}
+	if col := b.predictedTTFT.Of(c); int(id) < len(col) {
+		f.TTFT = col[id]
+	}
+	if col := b.predictedITL.Of(c); int(id) < len(col) {
+		f.ITL = col[id]
+	}
+	return f
 }
 
 // Instance is a plugin of a configuration.

@@ -67,6 +67,7 @@ const (
 	pointFilter
 	pointScore
 	pointPick
+	pointChosen
 )
 
 type removal struct {
@@ -125,6 +126,13 @@ func (c *Cycle) Decide(books *pool.Books) (legs []Leg, no *reason.Refusal) {
 		}
 		c.call(c.plan.handler, pointHandle)
 		legs, no = c.plan.handler.value.(ProfileHandler).Handle(c)
+		if no != nil || len(legs) == 0 || len(legs[0].Endpoints) == 0 {
+			return
+		}
+		for _, it := range c.plan.witnesses {
+			c.call(it, pointChosen)
+			it.value.(Witness).Chosen(c, books, legs)
+		}
 	})
 	c.books = nil
 	switch {

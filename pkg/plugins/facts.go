@@ -30,6 +30,24 @@ var (
 	// ids, else the prompt's bytes / 4, rounded up; 0 without a prompt.
 	PromptTokens = Fact[RequestValue[int64]]{Name: "prompt-tokens", Unit: "tokens", Source: "request body", request: fillPromptTokens, reads: ReadsBody}
 
+	// ExpectedOutput is how many tokens the request is expected to generate, over all its completions and within its bound
+	// (max_tokens × n); 0 where nothing is generated. Books count it, where somebody provides it.
+	ExpectedOutput = Fact[RequestValue[int64]]{Name: "expected-output", Unit: "tokens", Source: "output-length-producer"}
+
+	// TTFTTarget and ITLTarget are how long the client will wait for the first token, and between tokens, as its headers
+	// x-llm-d-slo-ttft-ms and x-llm-d-slo-tpot-ms say; Unknown without them, and where they are no number above 0 and up to a
+	// day.
+	TTFTTarget = Fact[RequestValue[float64]]{Name: "ttft-target", Unit: "ms", Source: "request headers", request: fillTTFTTarget}
+	ITLTarget  = Fact[RequestValue[float64]]{Name: "itl-target", Unit: "ms", Source: "request headers", request: fillITLTarget}
+
+	// PredictedTTFT and PredictedITL are how long the request's first token would take on each endpoint from the decision on,
+	// and how long lie between its tokens, on average; Unknown where nobody predicts. HighTTFT and HighITL are what nine of ten
+	// such requests stay below.
+	PredictedTTFT = Fact[EndpointValues[float64]]{Name: "predicted-ttft", Unit: "ms", Source: "predicted-latency-producer"}
+	PredictedITL  = Fact[EndpointValues[float64]]{Name: "predicted-itl", Unit: "ms", Source: "predicted-latency-producer"}
+	HighTTFT      = Fact[EndpointValues[float64]]{Name: "high-ttft", Unit: "ms", Source: "predicted-latency-producer"}
+	HighITL       = Fact[EndpointValues[float64]]{Name: "high-itl", Unit: "ms", Source: "predicted-latency-producer"}
+
 	// RequestedModel is the model or LoRA adapter as the engine will be asked for it; empty where the request names none.
 	RequestedModel = Fact[RequestValue[string]]{Name: "requested-model", Unit: "", Source: "request body", request: fillRequestedModel, reads: ReadsModel}
 
@@ -94,8 +112,8 @@ var (
 	EngineLoads = Fact[EndpointValues[EngineLoad]]{Name: "engine-load", Unit: "ms and tokens", Source: "load-model-producer"}
 	Traffics    = Fact[RequestValue[Traffic]]{Name: "traffic", Unit: "requests/s and ms", Source: "load-model-producer"}
 
-	// ExpectedOutput is how many tokens the request is expected to generate, bounded by what it may.
-	ExpectedOutput = Fact[RequestValue[int64]]{Name: "expected-output", Unit: "tokens", Source: "output-length-producer"}
+	// LatencyGuesses are what a latency predictor knew of the endpoint that was chosen; its own business.
+	LatencyGuesses = Fact[RequestValue[LatencyGuess]]{Name: "latency-guess", Unit: "", Source: "predicted-latency-producer"}
 
 	// HotPrefixes is the beginning of the prompt that many share, and DeliberateCopies says of each candidate whether the request
 	// shall bring it there, though others have it.

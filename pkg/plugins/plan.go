@@ -18,6 +18,7 @@ type Plan struct {
 	describes  []func(*Request) // request facts that the framework makes itself
 	producers  []*instance      // plugins whose endpoint facts somebody reads
 	observers  []*instance      // those of them that look at samples and books
+	witnesses  []*instance      // those of them that look at what was chosen
 	fills      []func(*Cycle)   // endpoint facts that come from the pool
 	bookers    []*instance      // those who are told of bookings inside the lock
 	commits    []*instance      // request hooks of this pool
@@ -138,6 +139,9 @@ func (p *Plan) needed(member map[*instance]bool) {
 			}
 		}
 	}
+	if by := b.facts[b.expectedOutput.slot].provider; by != nil { // booking wants it always
+		member[by] = true
+	}
 	for _, it := range b.instances { // in order, so that the outcome has one
 		if member[it] {
 			want(it)
@@ -166,6 +170,9 @@ func (p *Plan) needed(member map[*instance]bool) {
 		}
 		if _, ok := it.value.(Observer); ok {
 			p.observers = append(p.observers, it)
+		}
+		if _, ok := it.value.(Witness); ok {
+			p.witnesses = append(p.witnesses, it)
 		}
 	}
 }

@@ -80,6 +80,13 @@ type Observer interface {
 	Observe(c *Cycle, books *pool.Books)
 }
 
+// Witness is implemented by a producer that learns what comes of what it foresaw. Chosen is called in the cycle, inside the
+// pool's lock, when the handler has chosen and before anything is booked: facts and books are those of the decision. It is
+// short, and keeps nothing of books and legs. A replay does not call it.
+type Witness interface {
+	Chosen(c *Cycle, books *pool.Books, legs []Leg)
+}
+
 // Filter clears in keep the bit of each candidate that it removes. keep arrives with all bits set and is aligned with
 // c.Candidates. A filter is pure: same facts, parameters and stream, same answer.
 type Filter interface{ Filter(c *Cycle, keep Bits) }
@@ -188,6 +195,7 @@ type Outcome struct {
 	Ending      reason.ID     `json:"-"`                // 0: a clean end
 	Served      pool.Ref      `json:"-"`                // who really answered; zero Incarnation when nobody did or nobody said
 	TTFT        time.Duration `json:"ttftNanos"`        // from the request's first byte to the answer's; Unknown without one
+	Held        time.Duration `json:"heldNanos"`        // from the request's first byte to the decision, the queue included
 	Total       time.Duration `json:"totalNanos"`       // to the end
 	Prompt      int64         `json:"promptTokens"`     // as reported; Unknown when nobody said
 	Cached      int64         `json:"cachedTokens"`     // likewise

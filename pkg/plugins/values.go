@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"math"
 	"strconv"
+
+	"github.com/fairlead/fairlead/pkg/pool"
 )
 
 // Scalar is a number that may be missing; the zero Scalar is. In JSON it is a number or null.
@@ -97,4 +99,17 @@ func (l Locality) Nearness(o Locality) Nearness {
 		return SameRegion
 	}
 	return Apart
+}
+
+// LatencyGuess is what was known of the endpoint that a request went to when it was decided: what its latency is learned from.
+type LatencyGuess struct {
+	To    pool.Ref `json:"to"`
+	Class string   `json:"class"`
+
+	// TTFTFeatures and ITLFeatures are what the model predicts from, ClosedTTFT and ClosedITL what the closed form said, in
+	// milliseconds.
+	TTFTFeatures [7]float64 `json:"ttftFeatures"`
+	ITLFeatures  [7]float64 `json:"itlFeatures"`
+	ClosedTTFT   float64    `json:"closedTtft"`
+	ClosedITL    float64    `json:"closedItl"`
 }

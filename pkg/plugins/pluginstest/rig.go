@@ -202,8 +202,13 @@ func (s *Sent) Answer(served string) openai.Headers {
 // Generated tells the books how many tokens the answer has.
 func (s *Sent) Generated(tokens int64) { s.g.Pool.Progress(s.g.Now, s.booking, tokens) }
 
-// End ends the request; 0 is a clean end.
+// End ends the request; 0 is a clean end. Nothing is known of how long it took, and of its usage.
 func (s *Sent) End(ending reason.ID) {
+	s.EndAs(plugins.Outcome{Ending: ending, Served: s.Request.Served, TTFT: plugins.Unknown, Prompt: plugins.Unknown, Cached: plugins.Unknown, Out: plugins.Unknown})
+}
+
+// EndAs ends the request with this outcome.
+func (s *Sent) EndAs(o plugins.Outcome) {
 	s.g.Pool.End(s.g.Now, s.booking)
-	s.built.Settle(s.g.Notes, &s.Request, plugins.Outcome{Ending: ending, Served: s.Request.Served})
+	s.built.Settle(s.g.Notes, &s.Request, o)
 }
