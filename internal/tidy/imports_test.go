@@ -31,6 +31,8 @@ func house() []room {
 		{"pkg/openai", nil, true},
 		{"pkg/pool", words, true},
 		{"pkg/pool/engines", nil, true},
+		{"pkg/quantile", nil, true},
+		{"pkg/latency", []string{"pkg/quantile"}, true},
 		{"pkg/pool/discovery", []string{"pkg/pool", "pkg/reason", "pkg/openai"}, false},
 		{"pkg/pool/telemetry", []string{"pkg/pool", "pkg/pool/engines", "pkg/reason", "pkg/openai"}, false},
 		{"pkg/plugins", append([]string{"pkg/pool"}, words...), true},
@@ -81,6 +83,9 @@ func house() []room {
 		may := slices.Clone(seen)
 		if p == "pkg/kvindex" {
 			may = append(may, "pkg/kvindex/blockhash")
+		}
+		if p == "pkg/producers" {
+			may = append(may, "pkg/quantile", "pkg/latency")
 		}
 		h = append(h, room{p, may, true})
 	}
