@@ -37,6 +37,19 @@ type Policy struct {
 // New returns a fresh decider. Its random choices are functions of seed.
 func (p Policy) New(seed uint64) (fleet.Decider, error) { return p.make(seed) }
 
+// Watched returns the policy with each decider of the production scheduler handed to f when it is made.
+func (p Policy) Watched(f func(*Production)) Policy {
+	make := p.make
+	p.make = func(seed uint64) (fleet.Decider, error) {
+		d, err := make(seed)
+		if production, ok := d.(*Production); ok {
+			f(production)
+		}
+		return d, err
+	}
+	return p
+}
+
 // The names of configurations that are built in: the one that applies where none is given, and the weights that a file means
 // which names neither plugins nor profiles.
 const (

@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead/fairlead/pkg/config"
 	"github.com/fairlead/fairlead/pkg/exchange"
 	"github.com/fairlead/fairlead/pkg/openai"
+	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/pkg/reason"
 	"github.com/fairlead/fairlead/simulator/fleet"
@@ -17,11 +18,13 @@ import (
 // Production decides with the production scheduler.
 type Production struct {
 	scheduler *exchange.Scheduler
+	built     *plugins.Built
 	pool      *pool.Pool
 	open      map[uint64]*request
 	woken     []uint64
 	usage     openai.Usage // of the request that ends
-	tenants   []string     // their names, by number
+	meter     exchange.Meter
+	tenants   []string // their names, by number
 	wishes    map[wish]openai.Headers
 }
 
@@ -49,10 +52,11 @@ func newProduction(file *config.File, seed uint64) (*Production, error) {
 	if n := len(built.Plans); n != 1 {
 		return nil, fmt.Errorf("policy %q: %d pools; a simulated fleet is one pool", file.Name, n)
 	}
-	p := &Production{pool: pool.New(built.Plans[0].Pool.Name, reason.Discard{}), open: map[uint64]*request{}, wishes: map[wish]openai.Headers{}}
+	p := &Production{built: built, pool: pool.New(built.Plans[0].Pool.Name, reason.Discard{}), open: map[uint64]*request{}, wishes: map[wish]openai.Headers{}}
 	o := exchange.Defaults()
 	o.Built, o.Pools, o.Seed = built, []*pool.Pool{p.pool}, seed
 	o.RecordEvery, o.RecordRing = 0, 0
+	o.Meter = meters{p}
 	var err error
 	p.scheduler, err = exchange.New(o)
 	return p, err
@@ -178,6 +182,27 @@ func (p *Production) Left() string {
 		left = append(left, "deadlines")
 	}
 	return strings.Join(left, ", ")
+}
+
+// Built returns the configuration that decides.
+func (p *Production) Built() *plugins.Built { return p.built }
+
+// Meter has m told what the scheduler's meter is told.
+func (p *Production) Meter(m exchange.Meter) { p.meter = m }
+
+// meters passes on to the decider's meter, if it has one.
+type meters struct{ of *Production }
+
+func (m meters) Decided(r exchange.Metered, refused reason.ID, wait pool.Instant) {
+	if m.of.meter != nil {
+		m.of.meter.Decided(r, refused, wait)
+	}
+}
+
+func (m meters) Settled(r exchange.Metered, o plugins.Outcome) {
+	if m.of.meter != nil {
+		m.of.meter.Settled(r, o)
+	}
 }
 
 // Open returns how many requests are booked, for tests of what always holds.

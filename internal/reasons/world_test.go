@@ -80,9 +80,10 @@ const head = "apiVersion: fairlead.dev/v1alpha1\nkind: EndpointPickerConfig\nplu
 
 // The configurations of rows. Without schedulingProfiles the plugins that are listed make one.
 const (
-	byChance = head + "- type: random-picker\n- type: test-stage\n"
-	byQueue  = head + "- type: queue-scorer\n- type: max-score-picker\n"
-	twoPools = head + `- type: random-picker
+	byChance  = head + "- type: random-picker\n- type: test-stage\n"
+	byQueue   = head + "- type: queue-scorer\n- type: max-score-picker\n"
+	byLatency = head + "- type: latency-scorer\n- type: max-score-picker\n"
+	twoPools  = head + `- type: random-picker
 pools:
 - {name: one, models: [{name: m, aliases: [alias]}]}
 - {name: two, models: [{name: n}]}

@@ -30,6 +30,9 @@ func Builtin() []plugins.Entry {
 		plugins.Plugin("agent-identity", sessions.NewAgent).Default(plugins.AgentID.Name),
 		plugins.Plugin("inflight-load-producer", producers.NewInFlightLoad),
 		plugins.Plugin("load-model-producer", producers.NewLoadModel).Default(plugins.EngineLoads.Name, plugins.Traffics.Name),
+		plugins.Plugin("output-length-producer", producers.NewOutputLength).Default(plugins.ExpectedOutput.Name),
+		plugins.Plugin("predicted-latency-producer", producers.NewPredictedLatency).Default(
+			plugins.PredictedTTFT.Name, plugins.PredictedITL.Name, plugins.HighTTFT.Name, plugins.HighITL.Name),
 		plugins.Plugin("topology-extractor", producers.NewTopology).Default(plugins.Localities.Name),
 		plugins.Plugin("capacity-class-producer", producers.NewCapacityClass).Default(plugins.CapacityClasses.Name),
 
@@ -46,6 +49,7 @@ func Builtin() []plugins.Entry {
 		plugins.Plugin("prefix-cache-affinity-filter", filters.NewPrefixCacheAffinity),
 		plugins.Plugin("hot-prefix-filter", filters.NewHotPrefix),
 		plugins.Plugin("two-choice-filter", filters.NewTwoChoice),
+		plugins.Plugin("slo-headroom-tier-filter", filters.NewSLOHeadroomTier),
 		plugins.Plugin("session-affinity-filter", sessions.NewFilter),
 		plugins.Plugin("header-based-testing-filter", conformance.NewSteering),
 
@@ -64,6 +68,7 @@ func Builtin() []plugins.Entry {
 		plugins.Plugin("session-affinity-scorer", sessions.NewScorer),
 		plugins.Plugin("topology-affinity-scorer", scorers.NewTopologyAffinity),
 		plugins.Plugin("header-label-affinity-scorer", scorers.NewHeaderLabel),
+		plugins.Plugin("latency-scorer", scorers.NewLatency),
 		plugins.Plugin("endpoint-attribute-scorer", scorers.NewEndpointAttribute),
 
 		plugins.Plugin("max-score-picker", pickers.NewMaxScore),

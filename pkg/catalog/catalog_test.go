@@ -40,6 +40,8 @@ func TestDefaultProducersProvide(t *testing.T) {
 		"capacity-class-producer":      func() (any, error) { return &asksClasses{}, nil },
 		"load-model-producer":          func() (any, error) { return scorers.NewCost(), nil },
 		"hot-prefix-producer":          func() (any, error) { return filters.NewHotPrefix(), nil },
+		"predicted-latency-producer":   func() (any, error) { return &asksHigh{}, nil },
+		"output-length-producer":       func() (any, error) { return &asksLengths{}, nil },
 		"agent-identity": func() (any, error) {
 			s := sessions.NewScorer()
 			s.Strategy, s.SessionIDConfig.Sources = "session_id", []sessions.IDSource{{Attribute: "agent-identity"}}
@@ -72,5 +74,24 @@ type asksClasses struct{}
 
 func (*asksClasses) Provision(b *plugins.Builder) error {
 	plugins.Needs(b, plugins.CapacityClasses)
+	return nil
+}
+
+// asksLengths needs to know how much requests generate.
+type asksLengths struct{}
+
+func (*asksLengths) Provision(b *plugins.Builder) error {
+	plugins.Needs(b, plugins.ExpectedOutput)
+	return nil
+}
+
+// asksHigh needs all that is predicted.
+type asksHigh struct{}
+
+func (*asksHigh) Provision(b *plugins.Builder) error {
+	plugins.Needs(b, plugins.PredictedTTFT)
+	plugins.Needs(b, plugins.PredictedITL)
+	plugins.Needs(b, plugins.HighTTFT)
+	plugins.Needs(b, plugins.HighITL)
 	return nil
 }

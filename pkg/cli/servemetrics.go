@@ -8,6 +8,7 @@ import (
 	"github.com/fairlead/fairlead/pkg/gateway/admin"
 	"github.com/fairlead/fairlead/pkg/kvindex"
 	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/producers"
 )
 
 // newMetrics returns the metrics of a process that starts with this configuration.
@@ -29,12 +30,29 @@ func metered(built *plugins.Built) (c admin.Configuration) {
 		}
 	}
 	for p := range built.Plugins {
-		if index, ok := p.Plugin.(*kvindex.Producer); ok {
-			c.Prefix = admin.PrefixProducer{Name: p.Name, Type: p.Type, Size: index.Blocks}
-			break
+		switch plugin := p.Plugin.(type) {
+		case *kvindex.Producer:
+			if c.Prefix.Size == nil {
+				c.Prefix = admin.PrefixProducer{Name: p.Name, Type: p.Type, Size: plugin.Blocks}
+			}
+		case *producers.PredictedLatency: // one at most provides the facts
+			c.Latency = admin.LatencyPredictor{Name: p.Name, Type: p.Type, Accuracy: func() []admin.Accuracy { return accuracy(plugin) }}
 		}
 	}
 	return c
+}
+
+// accuracy says how well a plugin predicts, as the admin port shows it.
+func accuracy(of *producers.PredictedLatency) []admin.Accuracy {
+	out := []admin.Accuracy{}
+	for _, a := range of.Accuracy() {
+		weights := map[string]float64{}
+		for i, name := range a.Features {
+			weights[name] = a.Weights[i]
+		}
+		out = append(out, admin.Accuracy{Pool: a.Pool, Class: a.Class, Latency: a.Kind, Answers: a.Answers, Error: a.Error, Used: a.Used, High: a.High, Weights: weights, Paces: a.Paces})
+	}
+	return out
 }
 
 // commit is the revision that the program was built from, if the build says.

@@ -54,6 +54,10 @@ func TestWhatMetricsTakeFromAConfiguration(t *testing.T) {
 	if c := metered(b); c.Prefix.Size != nil || len(c.Models) != 0 {
 		t.Errorf("nothing is configured: %+v", c)
 	}
+	_, b = built(t, "apiVersion: fairlead.dev/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n- {type: latency-scorer}\n")
+	if c := metered(b); c.Latency.Type != "predicted-latency-producer" || len(c.Latency.Accuracy()) != 0 {
+		t.Errorf("latencies are predicted: %+v", c.Latency)
+	}
 }
 
 func TestHowEnginesAreScraped(t *testing.T) {

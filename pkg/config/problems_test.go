@@ -159,8 +159,8 @@ func TestProblemsOfPlugins(t *testing.T) {
 		{"a mistyped type", one("{type: queue-scorrer}"), []string{`5:10: plugin "queue-scorrer": unknown type "queue-scorrer"; did you mean "queue-scorer"?`}},
 		{"a name that never existed", one("{type: queue-depth-scorer}"), []string{
 			`5:10: plugin "queue-depth-scorer": unknown type "queue-depth-scorer"; did you mean "queue-scorer"?`}},
-		{"a type of other pickers", one("{type: latency-scorer}"), []string{
-			`5:10: plugin "latency-scorer": type "latency-scorer" is not available in this version; use "queue-scorer", or remove it: latencies are not predicted here`}},
+		{"a type of other pickers", one("{type: multicluster-queue-scorer}"), []string{
+			`5:10: plugin "multicluster-queue-scorer": type "multicluster-queue-scorer" is not available in this version; use "queue-scorer", or remove it: there is one cluster here`}},
 		{"a type of other pickers without counterpart", one("{type: utilization-detector, name: d}"), []string{
 			`5:10: plugin "d": type "utilization-detector" is not available in this version; remove it with the flowControl section: requests are not queued here`}},
 		{"a mistyped type of other pickers", one("{type: dissag-profile-handler, name: d}"), []string{

@@ -92,7 +92,7 @@ func TestSchemaAndLoadRefuse(t *testing.T) {
 		{"pools under a version of llm-d", upstreamHead + rest + "pools: [{name: a}]\n"},
 		{"a plugin without type", head + "plugins: [{name: a}]\n"},
 		{"an unknown type", head + "plugins: [{type: zzz}]\n"},
-		{"a type that is not available", head + "plugins: [{type: latency-scorer}]\n"},
+		{"a type that is not available", head + "plugins: [{type: multicluster-queue-scorer}]\n"},
 		{"an unknown field of a plugin", head + "plugins: [{type: queue-scorer, params: {}}]\n"},
 		{"an unknown parameter", knob("ful: 3")},
 		{"an unknown parameter of a group", knob("inner: {nam: x}")},

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/pool"
 )
 
 // PrefixCacheAffinity keeps the endpoints that have most of the prompt cached, as long as waiting for them is worth it.
@@ -14,7 +15,7 @@ import (
 //
 //	ttft = in-flight tokens / peakPrefillThroughput
 //
-// and all are kept if the best of those that hold the prompt is worse than the best of the others by more than
+// or is the one that is predicted, and all are kept if the best of those that hold the prompt is worse than the best of the others by more than
 // maxTTFTPenaltyMs. Scorers that follow should weigh load alone: a weighted prefix score would undo the way out.
 type PrefixCacheAffinity struct {
 	// AffinityThreshold is the share of the prompt's blocks from which on an endpoint holds the prompt.
@@ -26,12 +27,12 @@ type PrefixCacheAffinity struct {
 	// MaxTTFTPenaltyMs is how much later the first token may come for the cache's sake, in milliseconds. 0: any time.
 	MaxTTFTPenaltyMs float64 `json:"maxTTFTPenaltyMs" schema:"min=0"`
 
-	// TTFTSource is how the time to first token is estimated: prefillThroughput. latencyPredictor is refused: latencies are
-	// not predicted by an outside service.
+	// TTFTSource is how the time to first token is estimated: prefillThroughput, by the tokens in flight; latencyPredictor, by
+	// what predicted-latency-producer predicts for the request.
 	TTFTSource string `json:"ttftSource" schema:"enum=prefillThroughput|latencyPredictor"`
 
 	// PeakPrefillThroughput is how many prompt tokens a second an endpoint computes when nothing else runs. The default is
-	// that of Qwen3-32B on two H100; measure your own.
+	// that of Qwen3-32B on two H100; measure your own. It counts where nothing is predicted.
 	PeakPrefillThroughput float64 `json:"peakPrefillThroughput" schema:"min=1"`
 
 	// PrefixMatchInfoProducerName names the plugin whose match is read. Empty: the one that the configuration has.
@@ -43,6 +44,7 @@ type PrefixCacheAffinity struct {
 	blocks plugins.EndpointValues[int32]
 	total  plugins.RequestValue[int32]
 	flying plugins.EndpointValues[int64]
+	ttft   plugins.EndpointValues[float64] // with latencyPredictor alone
 }
 
 var _ plugins.Filter = (*PrefixCacheAffinity)(nil)
@@ -58,7 +60,7 @@ func (f *PrefixCacheAffinity) Provision(b *plugins.Builder) error {
 	f.total = plugins.Needs(b, plugins.PromptBlocks)
 	f.flying = plugins.Needs(b, plugins.InFlightTokens)
 	if f.TTFTSource == "latencyPredictor" {
-		return errors.New("ttftSource is latencyPredictor, which is not here; write prefillThroughput, with peakPrefillThroughput as measured of your engines")
+		f.ttft = plugins.Needs(b, plugins.PredictedTTFT)
 	}
 	if f.MaxTTFTPenaltyMs == 0 {
 		b.Warn("peakPrefillThroughput", "peakPrefillThroughput has no effect while maxTTFTPenaltyMs is 0; set maxTTFTPenaltyMs, or remove it")
@@ -76,8 +78,8 @@ func (f *PrefixCacheAffinity) Filter(c *plugins.Cycle, keep plugins.Bits) {
 	if total <= 0 || f.ExplorationProbability > 0 && c.Rand().Float64() < f.ExplorationProbability {
 		return
 	}
-	blocks, flying := f.blocks.Of(c), f.flying.Of(c)
-	least := [2]int64{math.MaxInt64, math.MaxInt64} // tokens in flight, of the others and of those that hold it
+	blocks := f.blocks.Of(c)
+	least := [2]float64{math.Inf(1), math.Inf(1)} // milliseconds to a first token, of the others and of those that hold it
 	holders := 0
 	for i, id := range c.Candidates {
 		holds := 0
@@ -87,13 +89,23 @@ func (f *PrefixCacheAffinity) Filter(c *plugins.Cycle, keep plugins.Bits) {
 			keep.Clear(i)
 		}
 		holders += holds
-		least[holds] = min(least[holds], max(flying[id], 0))
+		least[holds] = min(least[holds], f.wait(c, id))
 	}
 	switch {
 	case holders == 0:
-	case holders < len(c.Candidates) && f.MaxTTFTPenaltyMs > 0 && float64(least[1]-least[0])/f.PeakPrefillThroughput*1000 > f.MaxTTFTPenaltyMs:
+	case holders < len(c.Candidates) && f.MaxTTFTPenaltyMs > 0 && least[1]-least[0] > f.MaxTTFTPenaltyMs:
 	default:
 		return
 	}
 	keepAll(c, keep)
+}
+
+// wait estimates the time to the request's first token on an endpoint, in milliseconds.
+func (f *PrefixCacheAffinity) wait(c *plugins.Cycle, id pool.ID) float64 {
+	if f.TTFTSource == "latencyPredictor" {
+		if ttft := f.ttft.Of(c)[id]; ttft != plugins.Unknown {
+			return ttft
+		}
+	}
+	return float64(max(f.flying.Of(c)[id], 0)) * 1000 / f.PeakPrefillThroughput
 }

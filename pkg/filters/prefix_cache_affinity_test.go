@@ -31,9 +31,15 @@ func TestPrefixCacheAffinity(t *testing.T) {
 	}, []row{
 		// 501 tokens / 1000 a second = 501 ms
 		{"a slower engine", "prompt-blocks=1 | a cached-blocks=1 in-flight-tokens=501; b in-flight-tokens=0", "a b"}})
-	f := filters.NewPrefixCacheAffinity()
-	f.TTFTSource = "latencyPredictor"
-	refuses(t, "a predictor", f, "ttftSource is latencyPredictor, which is not here; write prefillThroughput")
+	check(t, func() plugins.Filter {
+		f := filters.NewPrefixCacheAffinity()
+		f.TTFTSource, f.MaxTTFTPenaltyMs = "latencyPredictor", 500
+		return f
+	}, []row{
+		{"what is predicted counts, and not what is in flight", "prompt-blocks=1 | a cached-blocks=1 predicted-ttft=600 in-flight-tokens=900000; b predicted-ttft=100", "a"},
+		{"more than the penalty", "prompt-blocks=1 | a cached-blocks=1 predicted-ttft=601; b predicted-ttft=100", "a b"},
+		{"nothing predicted: what is in flight", "prompt-blocks=1 | a cached-blocks=1 in-flight-tokens=900000; b in-flight-tokens=0", "a b"},
+	})
 }
 
 func TestPrefixCacheAffinityExplores(t *testing.T) {

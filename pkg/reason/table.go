@@ -88,6 +88,12 @@ const (
 
 	// Without status: what is known of load.
 	SignalsOld
+	// Without status: what could not be learned.
+	OutputLengthsUnseen
+	LatencyUnlearned
+	FirstByteNoToken
+	TargetIgnored
+	LatencyUnpredicted
 )
 
 var table = [...]Row{
@@ -272,4 +278,19 @@ var table = [...]Row{
 	SignalsOld: {Code: "signals_old",
 		Means:  "most samples of the pool's endpoints are old; the request was decided among a few of them, drawn for it",
 		Remedy: "check why scrapes fail or take long, or raise oldAfterMs of two-choice-filter"},
+	LatencyUnlearned: {Code: "latency_unlearned",
+		Means:  "latencies were predicted by the closed form: too few answers were learned from, or the model errs by 25 % or more",
+		Remedy: "normal for the first 200 answers of a class of endpoints; else /debug/latency tells which latency, of which class, and by how much"},
+	FirstByteNoToken: {Code: "first_byte_no_token",
+		Means:  "answers begin sooner than their prompts can be computed: the first byte is not a token's, and the time to first token is not learned",
+		Remedy: "none needed; the engines send an answer's headers at once, and the closed form stands in"},
+	TargetIgnored: {Code: "target_ignored",
+		Means:  "a client's latency target is no number above 0 and up to a day, in milliseconds; it counts as none",
+		Remedy: "correct x-llm-d-slo-ttft-ms or x-llm-d-slo-tpot-ms in the client's request"},
+	LatencyUnpredicted: {Code: "latency_unpredicted",
+		Means:  "no candidate has a predicted latency; latency-scorer went by cache, queue and prefix",
+		Remedy: "set predictInProduce of predicted-latency-producer"},
+	OutputLengthsUnseen: {Code: "output_lengths_unseen",
+		Means:  "no answer shows its token usage: how much requests generate is not learned, and the fixed expectation holds",
+		Remedy: "set askForUsage of output-length-producer, or have the gateway log the usage (manifests/envoy/usage.yaml)"},
 }

@@ -51,6 +51,7 @@ func New(o Options) Handlers {
 	debug.HandleFunc("GET /debug/decisions", a.decisions)
 	debug.HandleFunc("GET /debug/decisions/{id}", a.decision)
 	debug.HandleFunc("GET /debug/books", func(w http.ResponseWriter, _ *http.Request) { write(w, a.books()) })
+	debug.HandleFunc("GET /debug/latency", a.latency)
 	debug.HandleFunc("GET /debug/config", a.config)
 	if o.Profiles {
 		debug.HandleFunc("GET /debug/pprof/", pprof.Index)

@@ -71,6 +71,8 @@ type Configuration struct {
 	Models map[string]string
 	// Prefix is the producer that says what of a prompt is cached where; the zero PrefixProducer is none.
 	Prefix PrefixProducer
+	// Latency is the plugin that predicts latencies; the zero LatencyPredictor is none.
+	Latency LatencyPredictor
 }
 
 // PrefixProducer is a plugin that keeps an index of prefixes. Size returns the blocks in it.

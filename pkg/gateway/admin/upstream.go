@@ -25,6 +25,8 @@ type upstream struct {
 	models atomic.Pointer[map[string]string] // configured names, each with its pool
 	index  prefixIndex
 
+	latency latencies
+
 	decision, processing pair[prometheus.Observer]
 	pollErrors           pair[prometheus.Counter]
 	extractErrors        pair[prometheus.Counter]
@@ -225,7 +227,8 @@ func newUpstream(registry *prometheus.Registry, o *MetricsOptions) *upstream {
 	u.index.size = prometheus.NewDesc(f.name("prefix_indexer_size"), "Blocks in the index of prefixes, of all endpoints together.", pluginLabels, nil)
 	u.index.ratio = f.histogram("prefix_indexer_hit_ratio", "inference_extension_prefix_indexer_hit_ratio", "Share of a prompt that was believed to be cached where the request went.", ratioBuckets, pluginLabels, nil)
 	u.index.bytes = f.histogram("prefix_indexer_hit_bytes", "inference_extension_prefix_indexer_hit_bytes", "Bytes of a prompt that were believed to be cached where the request went, at 4 a token.", hitBuckets, pluginLabels, nil)
-	registry.MustRegister(&u.index)
+	u.latency.register(f, o, func(l labelSet) labelSet { return l.folded(*u.models.Load()) })
+	registry.MustRegister(&u.index, &u.latency)
 	u.configured(o.Configuration)
 
 	total := f.counter("request_total", "inference_objective_request_total", "Requests that were forwarded.", requestLabels, []string{"model_name", "target_model_name", "priority"})
@@ -318,6 +321,7 @@ func newUpstream(registry *prometheus.Registry, o *MetricsOptions) *upstream {
 // under "other" must end there too, or the running ones of both would never again be right.
 func (u *upstream) configured(c Configuration) {
 	u.index.configured(c.Prefix)
+	u.latency.configured(c.Latency)
 	if u.requests.full(u.requests.known()) {
 		return
 	}
@@ -363,6 +367,7 @@ func (u *upstream) decided(m *exchange.Metered, refused reason.ID, wait pool.Ins
 }
 
 func (u *upstream) settled(m *exchange.Metered, o *plugins.Outcome) {
+	u.latency.settled(m, o)
 	r := u.requests.of(labelsOf(m))
 	s := r.sent()
 	s.running.now.Dec()

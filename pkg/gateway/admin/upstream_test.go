@@ -38,6 +38,9 @@ func touched(t *testing.T, legacy bool) *world {
 		o.Metrics = NewMetrics(MetricsOptions{Legacy: legacy, Version: "v1", Commit: "abc", Configuration: Configuration{
 			Models: map[string]string{"m": "default", "alias": "default"},
 			Prefix: PrefixProducer{Name: "p", Type: "approx-prefix-cache-producer", Size: func() int { return 17 }},
+			Latency: LatencyPredictor{Name: "l", Type: "predicted-latency-producer", Accuracy: func() []Accuracy {
+				return []Accuracy{{Pool: "default", Class: "h100-sxm", Latency: "ttft", Answers: 300, Error: 0.11, Used: true, High: 1.3}}
+			}},
 		}})
 	})
 	m := w.m
@@ -48,6 +51,7 @@ func touched(t *testing.T, legacy bool) *world {
 	}
 	stream := chat("m", "m")
 	stream.Stream = true
+	stream.Foreseen = plugins.Foreseen{TTFT: 80, ITL: 90, TTFTTarget: 50, ITLTarget: 200}
 	m.Decided(stream, 0, 1000)
 	m.Settled(stream, outcome)
 	m.Decided(chat("m", "m"), reason.AllFiltered, 1000)
