@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/benchmarks/report"
 )
 
-var update = flag.Bool("update", false, "print the recorded matrix into docs/benchmarks.md")
+var update = flag.Bool("update", false, "print the recorded matrix into docs/scheduling.md")
 
 // The table in the documentation is that of the recorded matrix.
 func TestTheRecordedMatrixIsInTheDocumentation(t *testing.T) {
@@ -22,7 +22,7 @@ func TestTheRecordedMatrixIsInTheDocumentation(t *testing.T) {
 	if err := report.StandingsMarkdown(&b, s); err != nil {
 		t.Fatal(err)
 	}
-	const page, begin, end = "../../docs/benchmarks.md", "<!-- make matrix: begin -->\n", "<!-- make matrix: end -->\n"
+	const page, begin, end = "../../docs/scheduling.md", "<!-- make matrix: begin -->\n", "<!-- make matrix: end -->\n"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
