@@ -21,8 +21,7 @@ const (
 	adaptersTogether = "testdata/adapters-together.yaml"
 	tokensCounted    = "testdata/tokens-counted.yaml"
 
-	affinityAlone  = "testdata/affinity-alone.yaml"
-	prefixesCopied = "testdata/prefixes-copied.yaml"
+	affinityAlone = "testdata/affinity-alone.yaml"
 )
 
 // cell is one scenario under several policies, by name.
@@ -185,19 +184,19 @@ func TestScenariosShowWhatTheySay(t *testing.T) {
 			"who looks at queues keeps more of the short ones in time": func(c cell) bool { return c.goodput("classic") > c.goodput("round-robin")+0.2 },
 			"who prices what others wait keeps nearly all in time":     func(c cell) bool { return c.goodput("default") > 0.97 },
 		}},
-		{"h1", []string{"round-robin", affinityAlone, prefixesCopied}, map[string]func(c cell) bool{
+		{"h1", []string{"round-robin", affinityAlone, policy.Default}, map[string]func(c cell) bool{
 			"who keeps the prefix where it is loses its pods": func(c cell) bool { return c.goodput(affinityAlone) < 0.6 },
 			"who takes turns computes every other prefix on every pod": func(c cell) bool {
 				return c.hits("round-robin") < 0.85 && c.goodput("round-robin") < 0.6
 			},
 			"copied ahead of need, nearly all is found and no pod has half as much again": func(c cell) bool {
-				return c.hits(prefixesCopied) > 0.9 && c.goodput(prefixesCopied) > 0.99 &&
-					c.mean(prefixesCopied, func(f *bench.Figures) bench.Number { return f.Imbalance }) < 1.2
+				return c.hits(policy.Default) > 0.9 && c.goodput(policy.Default) > 0.99 &&
+					c.mean(policy.Default, func(f *bench.Figures) bench.Number { return f.Imbalance }) < 1.2
 			},
 		}},
-		{"h2", []string{affinityAlone, prefixesCopied}, map[string]func(c cell) bool{
-			"copies take the tail off the first token": func(c cell) bool { return c.tail(prefixesCopied) < 0.8*c.tail(affinityAlone) },
-			"and cost few hits":                        func(c cell) bool { return c.hits(prefixesCopied) > c.hits(affinityAlone)-0.03 },
+		{"h2", []string{affinityAlone, policy.Default}, map[string]func(c cell) bool{
+			"copies take the tail off the first token": func(c cell) bool { return c.tail(policy.Default) < 0.8*c.tail(affinityAlone) },
+			"and cost few hits":                        func(c cell) bool { return c.hits(policy.Default) > c.hits(affinityAlone)-0.03 },
 		}},
 	}
 	shown := map[string]bool{}

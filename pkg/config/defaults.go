@@ -7,17 +7,20 @@ import (
 	"github.com/fairlead/fairlead/pkg/plugins"
 )
 
-// DefaultText is the configuration that applies where none is given: the complete cost of a request in milliseconds.
+// DefaultText is the configuration that applies where none is given: the complete cost of a request in milliseconds,
+// with prefixes that many share copied ahead of need.
 const DefaultText = `apiVersion: fairlead.dev/v1alpha1
 kind: EndpointPickerConfig
 plugins:
 - type: approx-prefix-cache-producer
 - type: load-model-producer
+- type: hot-prefix-filter
 - type: cost-scorer
 - type: max-score-picker
 schedulingProfiles:
 - name: default
   plugins:
+  - pluginRef: hot-prefix-filter
   - pluginRef: cost-scorer
   - pluginRef: max-score-picker
 `

@@ -11,15 +11,15 @@ import (
 // Hot finds the prefixes that so many requests share that one endpoint cannot serve them, and has copies of them made before it
 // is lost.
 //
-// Requests are counted by the hashes of their prefixes of 1, 4, 16, 64 … blocks, with a half-life of ten seconds; the 256 that
-// are asked for most are remembered, in 20 kB a pool. With λ requests a second for a prefix, each of which costs w beyond what
+// Requests are counted by the hashes of their prefixes of 1, 2, 4, 8 … blocks, with a half-life of ten seconds; the 256 that
+// are asked for most are remembered, in 24 kB a pool. With λ requests a second for a prefix, each of which costs w beyond what
 // is cached of it, it is work for
 //
 //	pods = λ · w,    w = prefill of what is not cached + decode
 //
 // endpoints, and should stand on pods / targetLoad of them, rounded up. While it stands on fewer, and on one at least, the next
 // request for it is to bring it to the endpoint with the least load among the others, if that has less than those who hold it; at
-// most one at a time, as long as computing the prefix takes. A request that has much more cached somewhere than the prefix is
+// most one at a time, as long as computing the prefix takes. A request that has more cached at one endpoint than at any other is
 // not sent away from there.
 //
 // Decode counts with the share of an endpoint's time that a sequence takes in a batch so large that a step takes twice as long
@@ -82,7 +82,7 @@ func (h *Hot) Inherit(from any, pools []int) {
 }
 
 // maxDepths bounds how many prefixes of a prompt are counted: the last of them has a million blocks.
-const maxDepths = 11
+const maxDepths = 21
 
 // Observe counts the request, and says which of its prefixes is hot and where it is to be brought.
 func (h *Hot) Observe(c *plugins.Cycle, _ *pool.Books) {
@@ -96,16 +96,13 @@ func (h *Hot) Observe(c *plugins.Cycle, _ *pool.Books) {
 	now := time.Duration(c.Now).Seconds()
 	counts := h.pools[c.PoolIndex]
 	perBlock := max(prompt/int64(len(hashes)), 1)
-	most, cached := int64(0), h.tokens.Of(c)
-	for _, id := range c.Candidates {
-		most = max(most, cached[id])
-	}
+	most, second := h.longest(c)
 	mean := h.mean(c)
 	decode := h.decode(r, &mean, prompt)
 	var found plugins.HotPrefix
 	var place int16
 	var length int64
-	for depth, blocks := 0, 1; depth < maxDepths && blocks <= len(hashes); depth, blocks = depth+1, 4*blocks {
+	for depth, blocks := 0, 1; depth < maxDepths && blocks <= len(hashes); depth, blocks = depth+1, 2*blocks {
 		tokens := perBlock * int64(blocks)
 		if tokens < h.MinTokens {
 			continue
@@ -132,13 +129,29 @@ func (h *Hot) Observe(c *plugins.Cycle, _ *pool.Books) {
 		}
 	}
 	h.hot.Set(r, found)
-	if found.Holders == 0 || found.Holders >= found.Target || now < counts.of[place].copyAt || most > 2*length {
+	if found.Holders == 0 || found.Holders >= found.Target || now < counts.of[place].copyAt {
 		return
+	}
+	if found.Holders == 1 && most >= 2*length || found.Holders > 1 && most-second > length/8 {
+		return // it has more there than what many share
 	}
 	if id, ok := h.idlest(c, held, found.Blocks); ok {
 		h.copies.Of(c)[id] = true
 		counts.of[place].copyAt = now + h.loads.Of(c)[id].Prefill(float64(length), 0)/1000
 	}
+}
+
+// longest returns how many of the prompt's tokens the candidate has cached that has most, and the one after it.
+func (h *Hot) longest(c *plugins.Cycle) (most, second int64) {
+	cached := h.tokens.Of(c)
+	for _, id := range c.Candidates {
+		if n := cached[id]; n > most {
+			most, second = n, most
+		} else {
+			second = max(second, n)
+		}
+	}
+	return most, second
 }
 
 // mean returns what prompts and steps cost on average over the candidates.

@@ -113,16 +113,16 @@ func TestAHotPrefixIsCopiedAheadOfNeed(t *testing.T) {
 	if told.Blocks != 64 || told.PerSecond < 90 || told.PerSecond > 110 || told.Pods < 0.9 || told.Pods > 1.2 || told.Holders != 2 || told.Target != 2 {
 		t.Errorf("of the prefix is known: %+v", told)
 	}
-	// At twice the rate it is four, one after the other: a copy takes 4,096 tokens of 0.1 ms, as many as come in 80 requests.
-	picked = g.ask(4000, 5*time.Millisecond, "x")
+	// At four times the rate it is four, one after the other: a copy takes 4,096 tokens of 0.1 ms, while 160 requests come.
+	picked = g.ask(4000, 2500*time.Microsecond, "x")
 	got := copied(picked)
 	if slices.Sort(got); fmt.Sprint(got) != "[c d]" && fmt.Sprint(got) != "[b d]" && fmt.Sprint(got) != "[b c]" {
 		t.Errorf("copies went to %v, want to the other two", got)
 	}
 	first := slices.IndexFunc(picked, func(name string) bool { return name != "a" })
 	second := first + 1 + slices.IndexFunc(picked[first+1:], func(name string) bool { return name != "a" })
-	if second-first < 80 {
-		t.Errorf("the second copy came %d requests after the first; the first takes 80", second-first)
+	if second-first < 160 {
+		t.Errorf("the second copy came %d requests after the first; the first takes 160", second-first)
 	}
 }
 

@@ -99,12 +99,14 @@ func (p *popular) place(hash uint64, now float64) int16 {
 	return i
 }
 
-// rate returns how many requests a second ask for the prefix at place i, at least. While a prefix is counted for less than a
-// few half-lives, what decay has left of a steady rate is less than of a long one.
+// rate returns how many requests a second ask for the prefix at place i, at least: by two standard deviations less than were
+// counted, so that a burst of siblings is no rate. While a prefix is counted for less than a few half-lives, what decay has left
+// of a steady rate is less than of a long one.
 func (p *popular) rate(i int16, now float64) float64 {
 	w := (p.weight[i] - p.of[i].excess) * math.Exp2((p.origin-now)/half)
-	counted := max(now-p.of[i].since, half/5)
-	return w * math.Ln2 / half / (1 - math.Exp2(-counted/half))
+	w = max(w-2*math.Sqrt(w), 0)
+	since := max(now-p.of[i].since, half/2)
+	return w * math.Ln2 / half / (1 - math.Exp2(-since/half))
 }
 
 // cost takes into account what one request costs, and returns the mean.
