@@ -36,8 +36,11 @@ const (
 	rescaleAt = 64
 )
 
-// half is the half-life of counts, in seconds.
-const half = 10.0
+// Seconds: half is the half-life of counts, burst is what a rate outlives.
+const (
+	half  = 10.0
+	burst = 2.0
+)
 
 // touch counts one more request for the prefix at now and returns its place, -1 where it has none yet.
 func (p *popular) touch(hash uint64, now float64) int16 {
@@ -100,9 +103,12 @@ func (p *popular) place(hash uint64, now float64) int16 {
 }
 
 // rate returns how many requests a second ask for the prefix at place i, at least: by two standard deviations less than were
-// counted, so that a burst of siblings is no rate. While a prefix is counted for less than a few half-lives, what decay has left
+// counted, and 0 while it is counted for less than two seconds, so that a burst of siblings is no rate. While a prefix is counted for less than a few half-lives, what decay has left
 // of a steady rate is less than of a long one.
 func (p *popular) rate(i int16, now float64) float64 {
+	if now-p.of[i].since < burst {
+		return 0
+	}
 	w := (p.weight[i] - p.of[i].excess) * math.Exp2((p.origin-now)/half)
 	w = max(w-2*math.Sqrt(w), 0)
 	since := max(now-p.of[i].since, half/2)
