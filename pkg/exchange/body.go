@@ -37,6 +37,7 @@ func (b *body) release() {
 func (x *Exchange) readBody(chunk []byte, end bool) *reason.Refusal {
 	b := &x.body
 	b.bytes += int64(len(chunk))
+	x.r.Bytes = b.bytes
 	if b.bytes > x.s.o.MaxBodyBytes && x.step < stepForwarded {
 		return x.outgrown()
 	}

@@ -99,6 +99,10 @@ type leg struct {
 
 // Headers brings the client's headers, pseudo-headers among them; end says that no body follows.
 func (x *Exchange) Headers(now pool.Instant, h openai.Headers, via Via, end bool) Action {
+	return x.held(now, x.headersCame(now, h, via, end))
+}
+
+func (x *Exchange) headersCame(now pool.Instant, h openai.Headers, via Via, end bool) Action {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.step != stepHeaders {
@@ -118,6 +122,10 @@ func (x *Exchange) Headers(now pool.Instant, h openai.Headers, via Via, end bool
 // it is the last. A second end is counted and ignored. A body whose length nobody declared may turn out too long when its
 // request is on its way: until the answer begins, Reply then says so, and the adapter breaks off what it sends.
 func (x *Exchange) Body(now pool.Instant, chunk []byte, end bool) Action {
+	return x.held(now, x.bodyCame(now, chunk, end))
+}
+
+func (x *Exchange) bodyCame(now pool.Instant, chunk []byte, end bool) Action {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.bodyEnd {
@@ -147,7 +155,9 @@ func (x *Exchange) Body(now pool.Instant, chunk []byte, end bool) Action {
 
 // Unseen says that the transport shows nothing more of the request's body before the request is on its way: what came must
 // do. Called after Continue; else it does nothing.
-func (x *Exchange) Unseen(now pool.Instant) Action {
+func (x *Exchange) Unseen(now pool.Instant) Action { return x.held(now, x.unseen(now)) }
+
+func (x *Exchange) unseen(now pool.Instant) Action {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.step != stepBody || x.bodyEnd {
@@ -170,6 +180,10 @@ type Said struct {
 
 // Described takes the place of headers and body in virtual time: a trace has no bytes, its hashes come with the summary.
 func (x *Exchange) Described(now pool.Instant, s *openai.Summary, by Said) Action {
+	return x.held(now, x.described(now, s, by))
+}
+
+func (x *Exchange) described(now pool.Instant, s *openai.Summary, by Said) Action {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.r.Now, x.r.API, x.r.Body, x.bodyEnd = now, openai.ChatCompletions, s, true
@@ -188,7 +202,9 @@ func (x *Exchange) Identified(fairnessID, objective string) {
 
 // Resume is called after Wake: it fetches what was decided meanwhile, or enters the holding stage again. Without cause it
 // returns Hold again.
-func (x *Exchange) Resume(now pool.Instant) Action {
+func (x *Exchange) Resume(now pool.Instant) Action { return x.held(now, x.resumed(now)) }
+
+func (x *Exchange) resumed(now pool.Instant) Action {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
@@ -265,9 +281,6 @@ func (x *Exchange) advance(now pool.Instant) Action {
 func (x *Exchange) stages(now pool.Instant, p plugins.Phase) (a Action, passed bool) {
 	b := x.s.o.Built
 	for ; x.stage < b.Stages(p); x.stage++ {
-		if q := b.Queue(); q != nil && p == plugins.AtAdmit {
-			x.s.waiting.Store(&x.r, x)
-		}
 		v := b.Enter(x.s.o.Sink, p, x.stage, &x.r)
 		x.takeNotes()
 		switch {
@@ -279,13 +292,14 @@ func (x *Exchange) stages(now pool.Instant, p plugins.Phase) (a Action, passed b
 			x.s.meter().Decided(Metered{API: x.r.API, Model: x.r.Model(), Request: openai.Unknown, Answer: openai.Unknown, Prompt: openai.Unknown, Matched: openai.Unknown, Foreseen: unforeseen}, 0, now-x.began)
 			x.letGoOfRequest()
 			return Action{Do: Reply, Reply: v.Reply}, false
+		case v.Until == plugins.Forever:
+			return Action{Do: Hold}, false
 		case v.Until != 0 && v.Until <= now:
 			return x.refuse(now, &reason.Refusal{ID: v.Late}), false
 		case v.Until != 0:
 			x.s.expect(x, v.Until)
 			return Action{Do: Hold}, false
 		}
-		x.s.waiting.Delete(&x.r)
 	}
 	x.stage = 0
 	return Action{}, true
@@ -327,7 +341,7 @@ func (x *Exchange) refuse(now pool.Instant, no *reason.Refusal) Action {
 		x.note(no.ID, no.Detail)
 	}
 	row := no.ID.Row()
-	x.s.waiting.Delete(&x.r)
+	x.s.o.Built.Leave(x.s.o.Sink, &x.r)
 	x.s.forget(x)
 	x.s.ring.put(x.record(), x.s.o.ConfigText)
 	if !forwarded {

@@ -282,7 +282,7 @@ func (x *Exchange) abandon(now pool.Instant) {
 	x.step, x.settled = stepRefused, true
 	x.isOver()
 	x.note(reason.ClientAborted, "")
-	x.s.waiting.Delete(&x.r)
+	x.s.o.Built.Leave(x.s.o.Sink, &x.r)
 	x.s.forget(x)
 	x.s.ring.put(x.record(), x.s.o.ConfigText)
 	x.s.meter().Decided(x.metered(), reason.ClientAborted, now-x.began)

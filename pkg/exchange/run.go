@@ -50,6 +50,7 @@ func (s *Scheduler) Replace(now pool.Instant, built *plugins.Built, pools []*poo
 		return nil, err
 	}
 	all := append(slices.Clone(*s.all.Load()), next)
+	next.begin()
 	s.all.Store(&all)
 	s.current.Store(next)
 	if o.Alarm != nil {
@@ -108,8 +109,19 @@ func (s *Scheduler) retire() {
 // Pools returns the pools of the scheduler's configuration. They must not be modified.
 func (s *Scheduler) Pools() []*pool.Pool { return s.o.Pools }
 
-// Drain refuses every request that has not been forwarded yet, from here on; running ones end by themselves.
-func (s *Scheduler) Drain() { s.draining.Store(true) }
+// Drain refuses every request that has not been forwarded yet, from here on; running ones end by themselves. Those that wait
+// for capacity are refused at the next Tick, which Alarm is asked for.
+func (s *Scheduler) Drain() {
+	s.draining.Store(true)
+	for _, of := range *s.all.Load() {
+		if q := of.o.Built.Queue(); q != nil {
+			q.Drain()
+		}
+	}
+	if s.o.Alarm != nil {
+		s.o.Alarm.At(0)
+	}
+}
 
 // Open returns how many exchanges were forwarded and have not ended, under whatever configuration.
 func (s *Scheduler) Open() int {

@@ -39,7 +39,7 @@ func (x *Exchange) schedule(now pool.Instant) (a Action, full bool) {
 				}
 			}
 			fits := false
-			if fits, no = s.o.Built.Fits(s.o.Sink, &x.r, books); no != nil || !fits {
+			if fits, no = s.o.Built.Fits(s.o.Sink, c, books); no != nil || !fits {
 				full = no == nil
 				return
 			}
@@ -47,6 +47,9 @@ func (x *Exchange) schedule(now pool.Instant) (a Action, full bool) {
 			var legs []plugins.Leg
 			if legs, no = c.Decide(books); no == nil {
 				x.book(c, legs, books)
+				s.o.Built.Admitted(s.o.Sink, &x.r, x.legs[0].refs[0], x.legs[0].load)
+			} else if s.o.Built.Nobody(s.o.Sink, &x.r, no) {
+				full, no = true, nil
 			}
 		})
 	}
@@ -152,22 +155,38 @@ func (x *Exchange) commit(now pool.Instant, plan *plugins.Plan) Action {
 	return Action{Do: Forward, To: x.to, Out: x.out, Respond: x.respond}
 }
 
-// released is called by the dispatcher when the queue lets the request go: it is decided and booked before the next one
-// is asked for, and its adapter fetches the action with Resume.
-func (x *Exchange) letGo(now pool.Instant) {
+// letGo is called by the dispatcher when the queue lets the request go: it is decided and booked before the next one
+// is asked for, or refused with no, and its adapter fetches the action with Resume.
+func (x *Exchange) letGo(now pool.Instant, no *reason.Refusal) {
 	x.mu.Lock()
 	if x.step != stepAdmit || x.settled {
 		x.mu.Unlock()
 		return
 	}
 	x.r.Now = now
-	x.stage++
-	a := x.advance(now)
-	if a.Do != Hold {
-		x.pending = &a
+	var a Action
+	if no != nil {
+		a = x.refuse(now, no)
+	} else {
+		x.stage++
+		a = x.advance(now)
 	}
+	if a.Do == Hold { // it did not fit any more, and waits on
+		x.mu.Unlock()
+		return
+	}
+	x.pending = &a
 	x.mu.Unlock()
 	x.r.Wake()
+}
+
+// held is called with what an entry point returns, when its lock is released: a request that waits in the queue may go
+// at once, since room may have been made between its attempt and its place in the queue.
+func (x *Exchange) held(now pool.Instant, a Action) Action {
+	if a.Do == Hold {
+		x.s.release(now)
+	}
+	return a
 }
 
 // among returns which members may take the request, by the subset hint and, in conformance runs, by the client's

@@ -80,7 +80,7 @@ type Scheduler struct {
 
 	dispatching sync.Mutex
 	freed       atomic.Bool
-	waiting     sync.Map // *plugins.Request → *Exchange, entered in the queue
+	queueDue    atomic.Int64 // the queue's deadline that the edge knows of; 0 for none
 }
 
 // New returns the first scheduler of a run, or an error that names the option that is missing or out of range.
@@ -92,6 +92,7 @@ func New(o Options) (*Scheduler, error) {
 	}
 	r.all.Store(&[]*Scheduler{s})
 	r.current.Store(s)
+	s.begin()
 	return s, nil
 }
 
@@ -112,6 +113,30 @@ func (r *run) scheduler(o Options) (*Scheduler, error) {
 	return &Scheduler{run: r, o: o, cycles: make([]sync.Pool, len(o.Built.Plans))}, nil
 }
 
+// begin gives the queue its pools, and has it asked when they change.
+func (s *Scheduler) begin() {
+	if q := s.o.Built.Queue(); q != nil {
+		q.Attach(s.o.Pools, s.o.Sink)
+	}
+	for _, p := range s.o.Pools {
+		p.Watch(s.poolChanged)
+	}
+}
+
+// poolChanged is told of samples and changes of a membership. Somebody may wait for that; the edge dispatches, so that whoever
+// reads metrics decides no requests.
+func (s *Scheduler) poolChanged(now pool.Instant) {
+	for _, of := range *s.all.Load() {
+		if q := of.o.Built.Queue(); q != nil && q.Deadline() != 0 {
+			if s.o.Alarm != nil {
+				s.o.Alarm.At(now)
+			} else {
+				of.release(now)
+			}
+		}
+	}
+}
+
 // Begin opens an exchange for one request, under the configuration in force. w is told when Resume is due.
 func (s *Scheduler) Begin(now pool.Instant, w Waker) *Exchange {
 	s = s.enter()
@@ -123,7 +148,7 @@ func (s *Scheduler) Begin(now pool.Instant, w Waker) *Exchange {
 		wake = w.Wake
 	}
 	x.r.Prepare(s.o.Built, wake)
-	x.r.ID, x.r.Number, x.r.Now = x.ID, number, now
+	x.r.ID, x.r.Number, x.r.Now, x.r.Owner = x.ID, number, now, x
 	x.r.Since = max(s.o.Epoch.Unix(), 0)
 	return x
 }
@@ -162,6 +187,11 @@ func (s *Scheduler) Tick(now pool.Instant) (next pool.Instant) {
 	next = earlier(next, s.sweepLost(now))
 	next = earlier(next, s.o.Built.Tick(s.o.Sink, now))
 	s.dispatch(now)
+	for _, of := range *s.all.Load() {
+		if due := pool.Instant(of.queueDue.Load()); due != plugins.Forever {
+			next = earlier(next, due)
+		}
+	}
 	s.retire()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,22 +224,30 @@ func (s *Scheduler) dispatch(now pool.Instant) {
 // release lets go whom the queue releases, one after the other, each decided and booked before the next is asked for.
 // One dispatcher works at a time; who finds it busy leaves a mark and goes on.
 func (s *Scheduler) release(now pool.Instant) {
-	if s.o.Built.Queue() == nil {
+	q := s.o.Built.Queue()
+	if q == nil {
 		return
 	}
 	s.freed.Store(true)
 	for s.freed.Load() && s.dispatching.TryLock() {
 		s.freed.Store(false)
 		for {
-			r, ok := s.o.Built.Next(s.o.Sink, now)
+			r, no, ok := s.o.Built.Next(s.o.Sink, now)
 			if !ok {
 				break
 			}
-			if x, ok := s.waiting.LoadAndDelete(r); ok {
-				x.(*Exchange).letGo(now)
-			}
+			r.Owner.(*Exchange).letGo(now, no)
 		}
+		s.announce(q.Deadline())
 		s.dispatching.Unlock()
+	}
+}
+
+// announce tells the edge of the queue's deadline, if that is an earlier one than it knows.
+func (s *Scheduler) announce(due pool.Instant) {
+	known := pool.Instant(s.queueDue.Swap(int64(due)))
+	if due != 0 && due != plugins.Forever && s.o.Alarm != nil && (known == 0 || due < known) {
+		s.o.Alarm.At(due)
 	}
 }
 

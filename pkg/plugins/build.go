@@ -140,6 +140,20 @@ func Port[T any](b *Builder) T {
 	return none
 }
 
+// Refer returns the plugin of this configuration with this name, for a plugin whose parameters name others. It is an error if
+// there is none, or if it is no T. What it returns may not have been provisioned yet.
+func Refer[T any](b *Builder, name string) (T, error) {
+	var none T
+	it := b.built.find(name)
+	if it == nil {
+		return none, fmt.Errorf("no plugin is named %q; declare it under plugins", name)
+	}
+	if t, ok := it.value.(T); ok {
+		return t, nil
+	}
+	return none, fmt.Errorf("plugin %q is of type %s, which cannot serve here", name, it.typ)
+}
+
 // Provider returns the name and type of the plugin that provides a fact; ok is false where nobody of the configuration
 // does so far.
 func Provider[H handle[H]](b *Builder, f Fact[H]) (name, typ string, ok bool) {

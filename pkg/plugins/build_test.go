@@ -2,6 +2,7 @@ package plugins_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -184,10 +185,16 @@ func (a *asks) Enter(r *plugins.Request) (v plugins.Verdict) {
 // waits is a queue.
 type waits struct{}
 
-func (*waits) Phase() plugins.Phase                       { return plugins.AtAdmit }
-func (*waits) Enter(*plugins.Request) plugins.Verdict     { return plugins.Verdict{} }
-func (*waits) Next(pool.Instant) (*plugins.Request, bool) { return nil, false }
-func (*waits) Fits(*plugins.Request, *pool.Books) bool    { return true }
+func (*waits) Phase() plugins.Phase                                        { return plugins.AtAdmit }
+func (*waits) Enter(*plugins.Request) plugins.Verdict                      { return plugins.Verdict{} }
+func (*waits) Next(pool.Instant) (*plugins.Request, *reason.Refusal, bool) { return nil, nil, false }
+func (*waits) Fits(*plugins.Cycle, *pool.Books) (bool, *reason.Refusal)    { return true, nil }
+func (*waits) Attach([]*pool.Pool, reason.Sink)                            {}
+func (*waits) Admitted(*plugins.Request, pool.Ref, pool.Load)              {}
+func (*waits) Nobody(*plugins.Request, *reason.Refusal) bool               { return false }
+func (*waits) Leave(*plugins.Request)                                      {}
+func (*waits) Deadline() pool.Instant                                      { return 0 }
+func (*waits) Drain()                                                      {}
 
 func TestBuildRefuses(t *testing.T) {
 	picker := named{"picker", first{}}
@@ -414,6 +421,29 @@ func TestPromptTokensIsKnownToTheFramework(t *testing.T) {
 			}
 			if got := b.PromptTokens(&q); got != r.want {
 				t.Errorf("got %d, want %d", got, r.want)
+			}
+		})
+	}
+}
+
+// refers names another plugin.
+type refers struct{ to string }
+
+func (r *refers) Provision(b *plugins.Builder) error {
+	_, err := plugins.Refer[plugins.Picker](b, r.to)
+	return err
+}
+
+func TestReferFindsAPluginByName(t *testing.T) {
+	for _, r := range []struct{ name, to, want string }{
+		{"one that serves", "picker", ""},
+		{"one of another kind", "self", `plugin "self" is of type self, which cannot serve here`},
+		{"one that is not there", "ghost", `no plugin is named "ghost"; declare it under plugins`},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			_, err := plugins.Build(configure(named{"picker", first{}}, named{"self", &refers{r.to}}).Spec, nil)
+			if got := fmt.Sprint(err); r.want == "" && err != nil || !strings.Contains(got, r.want) {
+				t.Errorf("got %v, want %q", err, r.want)
 			}
 		})
 	}

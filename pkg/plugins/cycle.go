@@ -112,6 +112,20 @@ func (c *Cycle) Prepare(r *Request, s *pool.Snapshot, staleAfter time.Duration, 
 	})
 }
 
+// Restrict leaves of the candidates those that may says yes to, for all profiles of this decision, and returns how many are
+// left. It is called between Prepare and Decide.
+func (c *Cycle) Restrict(may func(pool.ID) bool) int {
+	left := c.initial[:0]
+	for _, id := range c.initial {
+		if may(id) {
+			left = append(left, id)
+		}
+	}
+	c.initial = left
+	c.Candidates = left
+	return len(left)
+}
+
 // Decide fills the facts of the pool and runs the handler. It is called inside the pool's lock, with its books.
 func (c *Cycle) Decide(books *pool.Books) (legs []Leg, no *reason.Refusal) {
 	c.books = books

@@ -262,3 +262,22 @@ func (e *everything) Score(c *plugins.Cycle, _ []float64) {
 	}
 	e.saw = strings.Join(words, " ")
 }
+
+func TestRestrictNarrowsAllProfiles(t *testing.T) {
+	w := newWorld(t, configure(named{"picker", first{}}).mustBuild(t), 3)
+	r := &w.request
+	r.Prepare(w.built, nil)
+	r.Now, r.PoolIndex = w.now, 0
+	if no := w.cycle.Prepare(r, w.pool.Snapshot(), w.pool.StaleAfter(), w.seed, nil); no != nil {
+		t.Fatal(no)
+	}
+	if n := w.cycle.Restrict(func(id pool.ID) bool { return id == 1 }); n != 1 {
+		t.Fatalf("%d are left, want 1", n)
+	}
+	w.pool.Decide(func(_ *pool.Snapshot, books *pool.Books) {
+		legs, no := w.cycle.Decide(books)
+		if no != nil || legs[0].Endpoints[0] != 1 {
+			t.Errorf("got %v, %v; want endpoint 1", legs, no)
+		}
+	})
+}

@@ -28,16 +28,25 @@ func (b *bomb) Provision(p *plugins.Builder) error {
 }
 func (b *bomb) Phase() plugins.Phase                       { return plugins.AtAdmit }
 func (b *bomb) Enter(*plugins.Request) (v plugins.Verdict) { b.off("enter"); return v }
-func (b *bomb) Next(pool.Instant) (*plugins.Request, bool) {
+func (b *bomb) Next(pool.Instant) (*plugins.Request, *reason.Refusal, bool) {
 	b.off("next")
-	return &plugins.Request{}, true
+	return &plugins.Request{}, nil, true
 }
-func (b *bomb) Fits(*plugins.Request, *pool.Books) bool { b.off("fits"); return true }
-func (b *bomb) Describe(*plugins.Request)               { b.off("describe") }
-func (b *bomb) Produce(*plugins.Cycle)                  { b.off("produce") }
-func (b *bomb) Observe(*plugins.Cycle, *pool.Books)     { b.off("observe") }
-func (b *bomb) Filter(*plugins.Cycle, plugins.Bits)     { b.off("filter") }
-func (b *bomb) Score(*plugins.Cycle, []float64)         { b.off("score") }
+func (b *bomb) Fits(*plugins.Cycle, *pool.Books) (bool, *reason.Refusal) {
+	b.off("fits")
+	return true, nil
+}
+func (b *bomb) Attach([]*pool.Pool, reason.Sink)               {}
+func (b *bomb) Admitted(*plugins.Request, pool.Ref, pool.Load) { b.off("admitted") }
+func (b *bomb) Nobody(*plugins.Request, *reason.Refusal) bool  { b.off("nobody"); return true }
+func (b *bomb) Leave(*plugins.Request)                         { b.off("leave") }
+func (b *bomb) Deadline() pool.Instant                         { return 0 }
+func (b *bomb) Drain()                                         {}
+func (b *bomb) Describe(*plugins.Request)                      { b.off("describe") }
+func (b *bomb) Produce(*plugins.Cycle)                         { b.off("produce") }
+func (b *bomb) Observe(*plugins.Cycle, *pool.Books)            { b.off("observe") }
+func (b *bomb) Filter(*plugins.Cycle, plugins.Bits)            { b.off("filter") }
+func (b *bomb) Score(*plugins.Cycle, []float64)                { b.off("score") }
 func (b *bomb) Pick(_ *plugins.Cycle, _ []float64, _ int, best []int) []int {
 	b.off("pick")
 	return append(best, 0)
@@ -58,12 +67,14 @@ func life(t *testing.T, w *world) *reason.Refusal {
 	t.Helper()
 	w.built.Tick(w.notes, w.now)
 	w.built.Next(w.notes, w.now)
+	w.built.Leave(w.notes, &w.request)
+	w.built.Admitted(w.notes, &w.request, pool.Ref{}, pool.Load{})
 	if v := w.built.Enter(w.notes, plugins.AtAdmit, 0, &w.request); v.Refusal != nil {
 		return v.Refusal
 	}
 	var no *reason.Refusal
 	w.pool.Decide(func(_ *pool.Snapshot, books *pool.Books) {
-		_, no = w.built.Fits(w.notes, &w.request, books)
+		_, no = w.built.Fits(w.notes, w.cycle, books)
 	})
 	if no != nil {
 		return no
@@ -80,7 +91,7 @@ func life(t *testing.T, w *world) *reason.Refusal {
 
 func TestAPanicFailsItsOwnRequest(t *testing.T) {
 	refuses := []string{"enter", "fits", "describe", "produce", "observe", "filter", "score", "pick", "handle"}
-	goesOn := []string{"booked", "commit", "respond", "settle", "tick"}
+	goesOn := []string{"booked", "commit", "respond", "settle", "tick", "admitted", "leave"}
 	for _, at := range append(append(refuses, goesOn...), "next", "nowhere") {
 		t.Run(at, func(t *testing.T) {
 			b := &bomb{at: at}
@@ -115,6 +126,15 @@ func TestAPanicFailsItsOwnRequest(t *testing.T) {
 				t.Errorf("the next request was refused: %v", no)
 			}
 		})
+	}
+}
+
+func TestAQueueThatPanicsOverNobodyLetsNobodyWait(t *testing.T) {
+	for at, want := range map[string]bool{"nobody": false, "nowhere": true} {
+		w := newWorld(t, configure(named{"bomb", &bomb{at: at}}).mustBuild(t), 1)
+		if waits := w.built.Nobody(w.notes, &w.request, nil); waits != want {
+			t.Errorf("panic at %s: waits is %v, want %v", at, waits, want)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"math"
 	"time"
 
 	"github.com/fairlead/fairlead/pkg/openai"
@@ -58,13 +59,46 @@ type Verdict struct {
 // Passes reports whether the verdict lets the request go on.
 func (v Verdict) Passes() bool { return v.Refusal == nil && v.Reply == nil && v.Until == 0 }
 
-// Queue is the one stage that waits for capacity. Next hands out who may go now. Fits is asked inside the pool's critical
-// section, for fresh and queued requests alike: on no, nothing is booked and the request is entered again, so that
-// admission and booking are one step.
+// Forever is the instant of a hold that has no deadline of its own: whoever holds ends it.
+const Forever = pool.Instant(math.MaxInt64)
+
+// Queue is the one stage that waits for capacity. Its Enter passes a request that need not wait, and holds others with
+// Until Forever: it ends their waiting itself, by Next.
+//
+// Whoever runs the queue asks for Next, one call at a time, whenever something may have changed: a request was held, one began
+// to be answered or ended, the membership or a sample changed, or Deadline has come. Fits, Admitted and Nobody are called
+// inside the pool's critical section, and may not call the pool; all other methods may be called from any goroutine.
 type Queue interface {
 	Stage
-	Next(now pool.Instant) (r *Request, ok bool)
-	Fits(r *Request, books *pool.Books) bool
+
+	// Attach tells the queue the pools, aligned with those of the configuration, once and before the first request.
+	Attach(pools []*pool.Pool, sink reason.Sink)
+
+	// Next hands out a request that may go now, or one whose waiting is over with a refusal; ok is false when there is none.
+	Next(now pool.Instant) (r *Request, no *reason.Refusal, ok bool)
+
+	// Fits is asked before the decision, for fresh requests and those that Next handed out alike, so that admission and
+	// booking are one step. It may narrow the candidates by [Cycle.Restrict]. On false without a refusal nothing is booked and
+	// the request is entered again: Enter must hold it then.
+	Fits(c *Cycle, books *pool.Books) (fits bool, no *reason.Refusal)
+
+	// Admitted says that a request that fitted was booked at an endpoint, for this load.
+	Admitted(r *Request, to pool.Ref, load pool.Load)
+
+	// Nobody says that the decision of a request that fitted left no endpoint, and why. It reports whether the request waits
+	// in place of being refused; it is then entered again, as after Fits.
+	Nobody(r *Request, why *reason.Refusal) bool
+
+	// Leave says that a request waits no longer, though Next did not hand it out or it was not booked: its client has gone, or
+	// it was refused. Calls for requests that are not known change nothing.
+	Leave(r *Request)
+
+	// Deadline returns when Next has something to do though nothing else happens: Forever if those who wait have no deadline,
+	// and 0 while nobody waits.
+	Deadline() pool.Instant
+
+	// Drain has Next hand out everybody, whether there is room or not: they are refused, since the process ends.
+	Drain()
 }
 
 // Describer makes facts of the request, once, after it was resolved and before it is admitted.

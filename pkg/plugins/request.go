@@ -40,6 +40,9 @@ type Request struct {
 	FairnessID string
 	Objective  string
 
+	// Bytes of the body that have come so far.
+	Bytes int64
+
 	// Body: model, flags, limits, prompt spans; nil without a body, or with one that is passed through unread.
 	Body *openai.Summary
 
@@ -54,6 +57,10 @@ type Request struct {
 	Status   int            // of the answer; 0 before, and where the transport does not show it
 	Served   pool.Ref       // who answers; zero Incarnation before
 	ServedAt netip.AddrPort // what the transport says of that; invalid where it says nothing
+
+	// Owner runs the request; it is nobody else's business. Place is the queue's: where the request waits, nil for nowhere.
+	Owner any
+	Place any
 
 	values []cell
 	wake   func()

@@ -107,22 +107,46 @@ func (b *Built) Tick(sink reason.Sink, now pool.Instant) (next pool.Instant) {
 	return next
 }
 
-// Fits asks the queue whether r may be decided and booked; without a queue everything fits. It is called inside the pool's
-// lock. A panic refuses the request.
-func (b *Built) Fits(sink reason.Sink, r *Request, books *pool.Books) (fits bool, no *reason.Refusal) {
+// Fits asks the queue whether the request of c may be decided and booked; without a queue everything fits. It is called
+// inside the pool's lock, after Prepare. A panic refuses the request.
+func (b *Built) Fits(sink reason.Sink, c *Cycle, books *pool.Books) (fits bool, no *reason.Refusal) {
 	if b.queue == nil {
 		return true, nil
 	}
-	no = guard(sink, reason.PluginPanic, b.queueName, func() { fits = b.queue.Fits(r, books) })
+	if panicked := guard(sink, reason.PluginPanic, b.queueName, func() { fits, no = b.queue.Fits(c, books) }); panicked != nil {
+		return false, panicked
+	}
 	return fits, no
 }
 
-// Next asks the queue who may go. A panic lets nobody go.
-func (b *Built) Next(sink reason.Sink, now pool.Instant) (r *Request, ok bool) {
-	if guard(sink, reason.PluginPanic, b.queueName, func() { r, ok = b.queue.Next(now) }) != nil {
-		return nil, false
+// Admitted tells the queue that r was booked.
+func (b *Built) Admitted(sink reason.Sink, r *Request, to pool.Ref, load pool.Load) {
+	if b.queue != nil {
+		_ = guard(sink, reason.HookPanic, b.queueName, func() { b.queue.Admitted(r, to, load) })
 	}
-	return r, ok
+}
+
+// Nobody tells the queue that the decision of r left nobody, and reports whether r waits.
+func (b *Built) Nobody(sink reason.Sink, r *Request, why *reason.Refusal) (waits bool) {
+	if b.queue == nil {
+		return false
+	}
+	return guard(sink, reason.PluginPanic, b.queueName, func() { waits = b.queue.Nobody(r, why) }) == nil && waits
+}
+
+// Leave tells the queue that r waits no longer.
+func (b *Built) Leave(sink reason.Sink, r *Request) {
+	if b.queue != nil {
+		_ = guard(sink, reason.HookPanic, b.queueName, func() { b.queue.Leave(r) })
+	}
+}
+
+// Next asks the queue who may go, or is refused. A panic lets nobody go.
+func (b *Built) Next(sink reason.Sink, now pool.Instant) (r *Request, no *reason.Refusal, ok bool) {
+	if guard(sink, reason.PluginPanic, b.queueName, func() { r, no, ok = b.queue.Next(now) }) != nil {
+		return nil, nil, false
+	}
+	return r, no, ok
 }
 
 func (b *Built) queueName() string {

@@ -17,6 +17,7 @@ type name struct{ namespace, name string }
 // one name or one address the first counts, the other is noted as DiscoveryRefused. Without a change there is no new
 // snapshot. members itself is not kept, its maps are.
 func (p *Pool) Update(now Instant, members []Endpoint) {
+	defer p.told(now) // with the lock released
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.books.At(now)
@@ -151,6 +152,7 @@ func (b *Books) reset(id ID, perToken time.Duration) {
 // old process's cache is dropped. Bookings that the last sample saw ended with that process; those made since
 // may have reached the new one and stay.
 func (p *Pool) Observe(now Instant, of Ref, s Sample) {
+	defer p.told(now) // with the lock released
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b := &p.books

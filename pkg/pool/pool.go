@@ -30,6 +30,8 @@ type Pool struct {
 	sink     reason.Sink
 	options  Options
 	snapshot atomic.Pointer[Snapshot]
+	changes  atomic.Uint64
+	watcher  atomic.Pointer[func(Instant)]
 
 	mu           sync.Mutex // guards what is below, and the writing of snapshot
 	books        Books
@@ -63,6 +65,31 @@ func (p *Pool) StaleAfter() time.Duration { return p.options.StaleAfter }
 // Snapshot returns the membership: one atomic load.
 func (p *Pool) Snapshot() *Snapshot { return p.snapshot.Load() }
 
+// Changes rises with everything that may have made room: a first byte, progress, a move or an end, a sample, another
+// membership. Bookings do not count.
+func (p *Pool) Changes() uint64 { return p.changes.Load() }
+
+// Watch has f called after each sample and each change of the membership, outside the pool's lock and on the goroutine that
+// brought it. There is one watcher at most; nil takes it away.
+func (p *Pool) Watch(f func(now Instant)) {
+	if f == nil {
+		p.watcher.Store(nil)
+		return
+	}
+	p.watcher.Store(&f)
+}
+
+// changed counts a change.
+func (p *Pool) changed() { p.changes.Add(1) }
+
+// told counts a change that came from outside, and tells the watcher.
+func (p *Pool) told(now Instant) {
+	p.changed()
+	if f := p.watcher.Load(); f != nil {
+		(*f)(now)
+	}
+}
+
 // Decide is the one critical section: choose reads the membership and the books, which belong together, and books. It
 // must be short, must not call the pool, and must keep neither the books nor their columns. A panic of choose is passed on
 // with the lock released; what it had booked by then stands until its deadline.
@@ -78,6 +105,7 @@ func (p *Pool) FirstByte(now Instant, b Booking) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.books.At(now)
+	p.changed()
 	return p.books.firstByte(b)
 }
 
@@ -87,6 +115,7 @@ func (p *Pool) Progress(now Instant, b Booking, decode int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.books.At(now)
+	p.changed()
 	return p.books.progress(b, decode)
 }
 
@@ -97,6 +126,7 @@ func (p *Pool) Move(now Instant, b Booking, to Ref, l Load) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.books.At(now)
+	p.changed()
 	return p.books.move(b, to, l)
 }
 
@@ -105,6 +135,7 @@ func (p *Pool) End(now Instant, b Booking) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.books.At(now)
+	p.changed()
 	return p.books.end(b)
 }
 
@@ -125,6 +156,7 @@ func (p *Pool) Expire(now Instant) (ended int, next Instant) {
 		p.sink.Note(reason.BookingExpired, at.Namespace+"/"+at.Name)
 		b.remove(i)
 		b.release(i)
+		p.changed()
 		ended++
 	}
 	return ended, 0
