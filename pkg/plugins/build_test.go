@@ -441,7 +441,9 @@ func TestReferFindsAPluginByName(t *testing.T) {
 		{"one that is not there", "ghost", `no plugin is named "ghost"; declare it under plugins`},
 	} {
 		t.Run(r.name, func(t *testing.T) {
-			_, err := plugins.Build(configure(named{"picker", first{}}, named{"self", &refers{r.to}}).Spec, nil)
+			c := configure(named{"picker", first{}})
+			c.add(named{"self", &refers{r.to}})
+			_, err := plugins.Build(c.Spec, nil)
 			if got := fmt.Sprint(err); r.want == "" && err != nil || !strings.Contains(got, r.want) {
 				t.Errorf("got %v, want %q", err, r.want)
 			}
