@@ -81,6 +81,19 @@ func late(id reason.ID, do string) reached {
 	}
 }
 
+// virtual brings requests as the simulated fleet does.
+func virtual(text string, said ...exchange.Said) reached {
+	return func(t *testing.T) *heard {
+		w := newWorld(t, text, nil)
+		for _, by := range said {
+			body := openai.NewSummary()
+			body.Complete = true
+			w.s.Begin(w.now, nil).Described(w.now, body, by)
+		}
+		return w.heard
+	}
+}
+
 // noted is a reason of a request that goes on; ending is what happens to it then.
 func noted(text string, via exchange.Via, body string, ending func(w *world, x *exchange.Exchange, a exchange.Action)) reached {
 	return func(t *testing.T) *heard {
@@ -126,7 +139,11 @@ schedulingProfiles:
 - {name: fast, plugins: [{pluginRef: random-picker}]}
 - {name: slow, plugins: [{pluginRef: random-picker}]}
 `, nil, "POST", chat, hello, "epp-profile", "other"),
-		reason.QueueFull:     refused(reason.QueueFull, byChance, nil, "POST", chat, hello, "do", "fill"),
+		reason.QueueFull: refused(reason.QueueFull, byChance, nil, "POST", chat, hello, "do", "fill"),
+		reason.Shed:      virtual(byChance+"- type: priority-shedding\n", exchange.Said{Priority: -1}),
+		reason.FlowsShared: virtual(byChance+"- {type: concurrency-detector, parameters: {maxConcurrency: 1}}\n"+
+			"- {type: flow-control, parameters: {maxFlowsPerBand: 2, saturationDetectorRef: concurrency-detector}}\n",
+			exchange.Said{}, exchange.Said{}, exchange.Said{FairnessID: "a"}, exchange.Said{FairnessID: "b"}, exchange.Said{FairnessID: "c"}),
 		reason.QueueTimeout:  late(reason.QueueTimeout, "queue"),
 		reason.LookupTimeout: late(reason.LookupTimeout, "look up"),
 		reason.PluginPanic:   refused(reason.PluginPanic, byChance, nil, "POST", chat, hello, "do", "panic"),

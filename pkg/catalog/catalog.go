@@ -5,6 +5,7 @@ import (
 	"github.com/fairlead/fairlead/pkg/admission"
 	"github.com/fairlead/fairlead/pkg/conformance"
 	"github.com/fairlead/fairlead/pkg/filters"
+	"github.com/fairlead/fairlead/pkg/flow"
 	"github.com/fairlead/fairlead/pkg/kvindex"
 	"github.com/fairlead/fairlead/pkg/models"
 	"github.com/fairlead/fairlead/pkg/pickers"
@@ -35,6 +36,22 @@ func Builtin() []plugins.Entry {
 			plugins.PredictedTTFT.Name, plugins.PredictedITL.Name, plugins.HighTTFT.Name, plugins.HighITL.Name),
 		plugins.Plugin("topology-extractor", producers.NewTopology).Default(plugins.Localities.Name),
 		plugins.Plugin("capacity-class-producer", producers.NewCapacityClass).Default(plugins.CapacityClasses.Name),
+
+		plugins.Plugin("flow-control", flow.NewQueue),
+		plugins.Plugin("priority-shedding", flow.NewShed),
+		plugins.Plugin("load-detector", flow.NewLoadDetector),
+		plugins.Plugin("utilization-detector", flow.NewUtilizationDetector),
+		plugins.Plugin("concurrency-detector", flow.NewConcurrencyDetector),
+		plugins.Plugin("static-usage-limit-policy", flow.NewStaticLimit),
+		plugins.Plugin("priority-holdback-policy", flow.NewHoldback),
+		plugins.Plugin("soft-reflective-ceiling-policy", flow.NewSoftReflective),
+		plugins.Plugin("global-strict-fairness-policy", flow.NewGlobalStrict),
+		plugins.Plugin("round-robin-fairness-policy", flow.NewRoundRobin),
+		plugins.Plugin("token-deficit-fairness-policy", flow.NewTokenDeficit),
+		plugins.Plugin("program-aware-fairness", flow.NewProgramAware),
+		plugins.Plugin("fcfs-ordering-policy", flow.NewFCFS),
+		plugins.Plugin("edf-ordering-policy", flow.NewEDF),
+		plugins.Plugin("slo-deadline-ordering-policy", flow.NewSLODeadline),
 
 		plugins.Plugin("single-profile-handler", profiles.NewSingle),
 		plugins.Plugin("header-profile-handler", profiles.NewHeader),

@@ -122,6 +122,9 @@ func extensionPoints(v any) []string {
 	add(response, "response hook")
 	add(settler, "settler")
 	add(ticker, "ticker")
+	if p, ok := v.(plugins.Policy); ok {
+		points = append(points, p.Serves())
+	}
 	return points
 }
 

@@ -90,7 +90,7 @@ func (r *reader) document(root *yaml.Node) *document {
 		{"dataLayer", func(k, v *yaml.Node) { r.dataLayer(k, v, d) }},
 		{"flowControl", func(k, v *yaml.Node) { r.flowControl(k, v, d) }},
 		{"requestHandler", func(k, v *yaml.Node) { r.requestHandler(k, v, d) }},
-		{"saturationDetector", func(k, v *yaml.Node) { r.detector(k, v, "saturationDetector") }},
+		{"saturationDetector", func(k, v *yaml.Node) { r.detector(k, v, "saturationDetector", &d.upstream.detector) }},
 		{"parser", func(k, v *yaml.Node) { r.parser(k, v, d) }},
 	})
 	if root.Kind != yaml.MappingNode {

@@ -177,6 +177,7 @@ func TestBuiltinDefaultsHoldTheirBounds(t *testing.T) {
 		"endpoint-attribute-filter":    "{attribute: a, algorithm: {type: threshold, threshold: {operator: LessThan, value: 1}}}",
 		"endpoint-attribute-scorer":    "{attributeKey: a, algorithm: {type: linear_lower_is_better}}",
 		"header-label-affinity-scorer": "{headerName: x-tenant, labelKey: tenant}",
+		"priority-holdback-policy":     "{minCeiling: 0.5}",
 	}
 	for _, e := range catalog.Builtin() {
 		for _, p := range plugins.Params(e.New()) {

@@ -39,6 +39,7 @@ func Load(data []byte, file string, entries []plugins.Entry) (*File, []Problem) 
 	d := r.document(root)
 	r.resolveTypes(d, entries)
 	r.upstreamSections(d)
+	r.flow(d, entries)
 	r.complete(d, entries)
 	r.check(d)
 	if HasErrors(r.problems) {

@@ -28,7 +28,7 @@ func (o otherType) advice(entries []plugins.Entry) string {
 
 // The advice that several types share.
 const (
-	doFlow     = "remove it with the flowControl section: requests are not queued here"
+	doFlow     = "remove it with the flowControl section"
 	doEviction = "remove it: running requests are not evicted here"
 	doPrefix   = "remove it: the approximate prefix producer is added by itself"
 	doLatency  = "remove it: latencies are not predicted here"

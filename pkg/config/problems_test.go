@@ -161,8 +161,8 @@ func TestProblemsOfPlugins(t *testing.T) {
 			`5:10: plugin "queue-depth-scorer": unknown type "queue-depth-scorer"; did you mean "queue-scorer"?`}},
 		{"a type of other pickers", one("{type: multicluster-queue-scorer}"), []string{
 			`5:10: plugin "multicluster-queue-scorer": type "multicluster-queue-scorer" is not available in this version; use "queue-scorer", or remove it: there is one cluster here`}},
-		{"a type of other pickers without counterpart", one("{type: utilization-detector, name: d}"), []string{
-			`5:10: plugin "d": type "utilization-detector" is not available in this version; remove it with the flowControl section: requests are not queued here`}},
+		{"a type of other pickers without counterpart", one("{type: dcgm-extractor, name: d}"), []string{
+			`5:10: plugin "d": type "dcgm-extractor" is not available in this version; remove it: attributes come from metrics pages, by customMetrics of core-metrics-extractor, from annotations and from labels`}},
 		{"a mistyped type of other pickers", one("{type: dissag-profile-handler, name: d}"), []string{
 			`5:10: plugin "d": unknown type "dissag-profile-handler"; if "disagg-profile-handler" is meant, it is not available in this version: use "single-profile-handler", or remove it and use one profile: prefill and decode are not split here`}},
 		{"a type like no other", one("{type: zzz, name: d}"), []string{

@@ -171,6 +171,8 @@ func role(p *pluginDecl) string {
 		return "a picker"
 	case makesFacts(p):
 		return "a producer"
+	case servedBy(p) != "":
+		return "a " + servedBy(p)
 	}
 	return "none of filter, scorer and picker"
 }

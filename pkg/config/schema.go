@@ -159,8 +159,6 @@ func (s *schemaPrinter) field(p plugins.Param, o object) object {
 		item["properties"].(object)["parameters"].(object)["type"] = []string{"object", "null"}
 		delete(item["properties"].(object)["parameters"].(object), "additionalProperties")
 		item["allOf"] = s.parameters()
-	case strings.HasPrefix(p.Path, "flowControl.") && p.Kind != plugins.ParamStruct && p.Kind != plugins.ParamList:
-		return object{} // it has no effect, and no value is looked at
 	}
 	if p.Kind == plugins.ParamList || p.Kind == plugins.ParamStruct && !p.Required {
 		o["type"] = []string{o["type"].(string), "null"}

@@ -38,7 +38,7 @@ type (
 		FlowControl flowControlShape `json:"flowControl"`
 		// RequestHandler is llm-d's section on request formats.
 		RequestHandler requestHandlerShape `json:"requestHandler"`
-		// SaturationDetector is the deprecated place of flowControl.saturationDetector; neither is supported.
+		// SaturationDetector is the deprecated place of flowControl.saturationDetector.
 		SaturationDetector detectorShape `json:"saturationDetector"`
 		// Parser is the deprecated place of requestHandler.parsers, for one parser.
 		Parser refShape `json:"parser"`
@@ -140,9 +140,9 @@ type (
 		PriorityBands []bandShape `json:"priorityBands"`
 		// UsageLimitPolicyPluginRef names the policy of ceilings per band.
 		UsageLimitPolicyPluginRef string `json:"usageLimitPolicyPluginRef"`
-		// SaturationDetector names the plugin that says when a pool is full; it is not supported.
+		// SaturationDetector names the plugin that says when a pool is full.
 		SaturationDetector detectorShape `json:"saturationDetector"`
-		// EnableEviction revokes running requests of negative priority.
+		// EnableEviction revokes running requests of negative priority; it is not supported.
 		EnableEviction bool `json:"enableEviction"`
 	}
 

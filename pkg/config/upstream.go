@@ -12,7 +12,9 @@ import (
 type upstreamSections struct {
 	legacyMetrics bool // the gate is on
 	flowControl   bool // the gate is on
-	flowControlAt pos  // of the section
+	flowControlAt pos  // of the gate, if it is on
+	flow          flowSection
+	detector      detectorDecl // at its old place
 
 	injectDefaults   bool
 	injectDefaultsAt pos // zero: not given
@@ -58,7 +60,7 @@ func (r *reader) featureGates(key, value *yaml.Node, d *document) {
 		switch name {
 		case "flowControl":
 			if d.upstream.flowControl = on; on {
-				r.errorf(at(item), CodeUnsupported, notSupported, "featureGates: flowControl: requests are not queued")
+				d.upstream.flowControlAt = at(item)
 			}
 		case "haPopulateNonLeaderDatastore":
 			if !on {
@@ -141,55 +143,6 @@ func (r *reader) leftOut(key, value *yaml.Node) bool {
 	return n == nil
 }
 
-// flowControl checks the section's field names, so that a mistyped one is found before the section has an effect; the
-// detector inside sheds requests even while the gate is off, so it is refused.
-func (r *reader) flowControl(key, value *yaml.Node, d *document) {
-	if r.leftOut(key, value) {
-		return
-	}
-	d.upstream.flowControlAt = at(key)
-	accept := func(_, _ *yaml.Node) {}
-	var band []field
-	for _, name := range []string{"priority", "maxBytes", "maxRequests", "fairnessPolicyRef", "orderingPolicyRef"} {
-		band = append(band, field{name, accept})
-	}
-	template := func(k, v *yaml.Node) { r.table(v, "flowControl: "+k.Value, "field", band) }
-	fields := []field{
-		{"defaultPriorityBand", template},
-		{"defaultNegativePriorityBand", template},
-		{"priorityBands", func(k, v *yaml.Node) {
-			items, _ := r.list(k, v, "flowControl")
-			for i, item := range items {
-				r.table(item, fmt.Sprintf("flowControl: priorityBands[%d]", i), "field", band)
-			}
-		}},
-		{"saturationDetector", func(k, v *yaml.Node) { r.detector(k, v, "flowControl: saturationDetector") }},
-	}
-	for _, name := range []string{"maxBytes", "maxRequests", "defaultRequestTTL", "noEndpointRequestTTL", "usageLimitPolicyPluginRef", "enableEviction"} {
-		fields = append(fields, field{name, accept})
-	}
-	r.table(value, "flowControl", "field", fields)
-}
-
-// detectorThresholds are what a saturationDetector held before it was a plugin.
-var detectorThresholds = []string{"queueDepthThreshold", "kvCacheUtilThreshold", "metricsStalenessThreshold"}
-
-// detector refuses a saturation detector, by reference or with the thresholds of older configurations: it would shed
-// requests of low priority.
-func (r *reader) detector(key, value *yaml.Node, where string) {
-	if r.leftOut(key, value) {
-		return
-	}
-	accept := func(_, _ *yaml.Node) {}
-	fields := []field{{"pluginRef", accept}}
-	for _, name := range detectorThresholds {
-		fields = append(fields, field{name, accept})
-	}
-	if r.table(value, where, "field", fields) {
-		r.errorf(at(key), CodeUnsupported, notSupported, "%s: requests are not shed by load", where)
-	}
-}
-
 func (r *reader) requestHandler(key, value *yaml.Node, d *document) {
 	if r.leftOut(key, value) {
 		return
@@ -217,10 +170,6 @@ func (r *reader) parser(key, value *yaml.Node, d *document) {
 
 // upstreamSections holds what was read against what stands, once the types of the plugins are known.
 func (r *reader) upstreamSections(d *document) {
-	u := &d.upstream
-	if u.flowControlAt != (pos{}) && !u.flowControl {
-		r.warnf(u.flowControlAt, CodeNoEffect, "remove it", "flowControl has no effect: the gate flowControl is off, and requests are not queued")
-	}
 	r.metricSources(d)
 	r.metrics(d)
 	r.discovery(d)

@@ -13,30 +13,71 @@ func TestProblemsOfSectionsOfOtherPickers(t *testing.T) {
 		return upstreamHead + strings.Replace(rest, "plugins:\n", "plugins:\n"+plugins, 1) + sections
 	}
 	const noFlow = "not supported by this version: remove it"
+	const oldPlace = "9:1: warning: saturationDetector is the old place of flowControl.saturationDetector; write flowControl: {saturationDetector: …}"
 	runProblems(t, []problemRow{
 		{"gates that change nothing", with("", "featureGates: [flowControl=false, haPopulateNonLeaderDatastore, ]\n"), nil},
 		{"gates without effect", with("", "featureGates:\n- dataLayer\n- haPopulateNonLeaderDatastore=false\n"), []string{
 			"10:3: warning: featureGates: dataLayer has no effect; remove it: engines are always scraped",
 			"11:3: warning: featureGates: haPopulateNonLeaderDatastore=false has no effect; remove it: there is no leader election, each replica serves"}},
 		{"gates that cannot be honoured", with("", "featureGates: [flowControl, enableLegacyMetrics=true, flowControll, dataLayer=on, dataLayer, dataLayer]\n"), []string{
-			"9:16: featureGates: flowControl: requests are not queued; " + noFlow,
 			`9:55: featureGates: unknown gate "flowControll"; did you mean "flowControl"?`,
 			`9:69: featureGates: "dataLayer=on" is neither on nor off; write dataLayer=true or dataLayer=false`,
 			`9:83: warning: featureGates: dataLayer has no effect; remove it: engines are always scraped`,
 			`9:94: featureGates: "dataLayer" is given twice, first in line 9; keep one of the two`}},
 		{"flow control while its gate is off", with("", "flowControl:\n  maxBytes: 1Gi\n  priorityBands: [{priority: 1, maxRequests: 3}]\n  defaultPriorityBand: {priority: 0}\n"), []string{
-			"9:1: warning: flowControl has no effect: the gate flowControl is off, and requests are not queued; remove it"}},
+			"9:1: warning: flowControl has no effect: the gate flowControl is off, and requests are not queued; add featureGates: [flowControl], or remove it"}},
 		{"mistyped flow control", with("", "flowControl:\n  maxByte: 1Gi\n  priorityBands: [{prio: 1}]\n  saturationDetector: {pluginRef: queue-scorer}\n"), []string{
-			"9:1: warning: flowControl has no effect: the gate flowControl is off, and requests are not queued; remove it",
+			"9:1: warning: flowControl has no effect but for its saturationDetector: the gate flowControl is off, and requests are not queued; add featureGates: [flowControl], or remove it",
 			`10:3: flowControl: unknown field "maxByte"; did you mean "maxBytes"?`,
 			`11:20: flowControl: priorityBands[0]: unknown field "prio"; one of priority, maxBytes, maxRequests, fairnessPolicyRef, orderingPolicyRef`,
-			`12:3: flowControl: saturationDetector: requests are not shed by load; not supported by this version: remove it`}},
+			`12:35: saturationDetector: pluginRef: "queue-scorer" (queue-scorer) is a scorer; name a saturation detector`}},
 		{"a saturation detector in its old place", with("", "saturationDetector: {pluginRef: queue-scorer}\n"), []string{
-			`9:1: saturationDetector: requests are not shed by load; not supported by this version: remove it`}},
-		{"a saturation detector as it was before it was a plugin", with("", "saturationDetector: {queueDepthThreshold: 5, kvCacheUtilThreshold: 0.8}\n"), []string{
-			`9:1: saturationDetector: requests are not shed by load; not supported by this version: remove it`}},
+			oldPlace, `9:33: saturationDetector: pluginRef: "queue-scorer" (queue-scorer) is a scorer; name a saturation detector`}},
+		{"a saturation detector that is not there", with("", "saturationDetector: {pluginRef: utilisation-detector}\n"), []string{
+			oldPlace, `9:33: saturationDetector: pluginRef: no plugin is named "utilisation-detector"`}},
+		{"a saturation detector in both places", with("- type: utilization-detector\n", "saturationDetector: {pluginRef: utilization-detector}\nflowControl: {saturationDetector: {pluginRef: utilization-detector}}\n"), []string{
+			strings.Replace(oldPlace, "9:", "10:", 1), "10:1: saturationDetector is given here and in flowControl; remove it",
+			"11:1: warning: flowControl has no effect but for its saturationDetector: the gate flowControl is off, and requests are not queued; add featureGates: [flowControl], or remove it"}},
+		{"a saturation detector as it was before it was a plugin", with("", "saturationDetector: {queueDepthThreshold: 5, kvCacheUtilThreshold: 0.8}\n"), []string{oldPlace}},
+		{"thresholds out of bounds", with("", "saturationDetector: {queueDepthThreshold: 0}\n"), []string{
+			oldPlace, `9:43: plugin "utilization-detector": queueDepthThreshold is 0; at least 1`}},
+		{"thresholds beside a plugin", with("- type: utilization-detector\n", "saturationDetector: {pluginRef: utilization-detector, queueDepthThreshold: 3}\n"), []string{
+			"10:1: saturationDetector has pluginRef and thresholds of its own; keep pluginRef, and give the thresholds to the plugin that it names",
+			strings.Replace(oldPlace, "9:", "10:", 1)}},
+		{"flow control", with("", "featureGates: [flowControl]\n"), nil},
+		{"flow control with all there is", with("- {type: round-robin-fairness-policy, name: turns}\n- {type: priority-holdback-policy, parameters: {minCeiling: 0.5}}\n", `featureGates: [flowControl]
+flowControl:
+  maxBytes: 10Gi
+  maxRequests: 1k
+  defaultRequestTTL: 30s
+  noEndpointRequestTTL: 2m
+  enableEviction: false
+  usageLimitPolicyPluginRef: priority-holdback-policy
+  saturationDetector: {pluginRef: concurrency-detector}
+  defaultPriorityBand: {maxRequests: 10, fairnessPolicyRef: turns}
+  defaultNegativePriorityBand: {maxBytes: 1M}
+  priorityBands: [{priority: 10, orderingPolicyRef: edf-ordering-policy}, {priority: -1, maxRequests: 0}]
+`), nil},
+		{"flow control that cannot be", with("", `featureGates: [flowControl]
+flowControl:
+  maxRequests: -1
+  defaultRequestTTL: soon
+  saturationDetector: {pluginRef: fcfs-ordering-policy}
+  defaultPriorityBand: {fairnessPolicyRef: turns}
+  priorityBands: [{maxRequests: 3}, {priority: 1, maxRequests: many}]
+`), []string{
+			"10:1: flowControl: priorityBands[0]: priority is missing; add priority",
+			`11:16: plugin "flow-control": maxRequests is -1; at least 0`,
+			`12:22: plugin "flow-control": defaultRequestTTL is "soon"; write a duration with its unit, such as 500ms or 2m`,
+			`13:35: saturationDetector: pluginRef: no plugin is named "fcfs-ordering-policy"`,
+			`14:44: flowControl: defaultPriorityBand: fairnessPolicyRef: no plugin is named "turns"`,
+			`15:64: plugin "flow-control": priorityBands[0].maxRequests is "many"; write a quantity, such as 64, 512Mi or 2G`}},
+		{"flow control that revokes what runs", with("", "featureGates: [flowControl]\nflowControl: {enableEviction: true}\n"), []string{
+			"10:31: flowControl: enableEviction: requests that run are not revoked in this version; remove it"}},
+		{"flow control beside a queue", with("- type: flow-control\n", "featureGates: [flowControl]\n"), []string{
+			"10:16: llm-d's flow control is asked for beside a queue that is declared as a plugin; remove one of the two"}},
 		{"a mistyped saturation detector", with("", "saturationDetector: {queueDepth: 5}\n"), []string{
-			`9:1: saturationDetector: requests are not shed by load; not supported by this version: remove it`,
+			oldPlace,
 			`9:22: saturationDetector: unknown field "queueDepth"; one of pluginRef, queueDepthThreshold, kvCacheUtilThreshold, metricsStalenessThreshold`}},
 		{"gates that are gone", with("", "featureGates: [prepareDataPlugins]\n"), []string{
 			"9:16: warning: featureGates: prepareDataPlugins has no effect; remove it: what plugins need is always made before they run"}},
@@ -149,7 +190,7 @@ schedulingProfiles:
   plugins: [{pluginRef: queue-scorer}]
 flowControl:
   defaultPriorityBand: {fairnessPolicyRef: program-aware-fairness}
-`, "featureGates: flowControl", `"program-aware-fairness"`)
+`)
 	refused(`apiVersion: llm-d.ai/v1alpha1
 kind: EndpointPickerConfig
 plugins:
@@ -163,4 +204,45 @@ schedulingProfiles:
 - name: default
   plugins: [{pluginRef: prefix-cache-scorer, weight: 2}, {pluginRef: active-request-scorer, weight: 4}, {pluginRef: no-hit-lru-scorer, weight: 2}]
 `, `parameter "vllm"`, `"precise-prefix-cache-producer"`, "approx-prefix-cache-producer")
+}
+
+// The section means here what it means in llm-d's endpoint picker.
+func TestFlowControlOfLlmd(t *testing.T) {
+	text := func(sections string) string {
+		return upstreamHead + rest + sections
+	}
+	effective := func(t *testing.T, sections string) string {
+		file, problems := config.Load([]byte(text(sections)), "f", catalog.Builtin())
+		if file == nil {
+			t.Fatal(problems)
+		}
+		if built, problems := file.Build(); built == nil {
+			t.Fatal(problems)
+		}
+		again, problems := config.Load(file.Effective(), "effective", catalog.Builtin())
+		if again == nil || again.Digest() != file.Digest() {
+			t.Errorf("what is printed does not load as the same: %v\n%s", problems, file.Effective())
+		}
+		return string(file.Effective())
+	}
+	for _, r := range []struct {
+		name, sections string
+		wants          []string
+	}{
+		{"the gate alone", "featureGates: [flowControl]\n", []string{"type: flow-control", `maxRequests: "0"`, `maxBytes: "0"`, "defaultRequestTTL: 1m",
+			"lateBinding: false", "dropLate: false", "saturationDetectorRef: utilization-detector", "usageLimitPolicyRef: static-usage-limit-policy",
+			"fairnessPolicyRef: global-strict-fairness-policy", "orderingPolicyRef: fcfs-ordering-policy", "maxRequests: 5k", "maxBytes: 1G"}},
+		{"a time to wait of its own", "featureGates: [flowControl]\nflowControl: {defaultRequestTTL: 0s, noEndpointRequestTTL: 5s}\n",
+			[]string{"defaultRequestTTL: 0s", "noEndpointRequestTTL: 5s"}},
+		{"no gate, a detector", "saturationDetector: {queueDepthThreshold: 7}\n", []string{"type: priority-shedding", "queueDepthThreshold: 7"}},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			got := effective(t, r.sections)
+			for _, want := range r.wants {
+				if !strings.Contains(got, want) {
+					t.Errorf("%q is not in\n%s", want, got)
+				}
+			}
+		})
+	}
 }

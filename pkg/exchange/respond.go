@@ -282,6 +282,7 @@ func (x *Exchange) abandon(now pool.Instant) {
 	x.step, x.settled = stepRefused, true
 	x.isOver()
 	x.note(reason.ClientAborted, "")
+	x.r.Now = now
 	x.s.o.Built.Leave(x.s.o.Sink, &x.r)
 	x.s.forget(x)
 	x.s.ring.put(x.record(), x.s.o.ConfigText)

@@ -165,6 +165,10 @@ type Booker interface {
 	Booked(r *Request, legs []Leg, books *pool.Books)
 }
 
+// Policy is implemented by a plugin that another one names in its parameters, see [Refer], and that serves no point of the
+// framework itself. Serves says as what.
+type Policy interface{ Serves() string }
+
 // RequestHook runs after booking; it may add headers and edits of the body.
 type RequestHook interface {
 	Commit(r *Request, legs []Leg, out *Outgoing)

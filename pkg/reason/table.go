@@ -94,6 +94,10 @@ const (
 	FirstByteNoToken
 	TargetIgnored
 	LatencyUnpredicted
+
+	// Flow control.
+	Shed
+	FlowsShared
 )
 
 var table = [...]Row{
@@ -293,4 +297,10 @@ var table = [...]Row{
 	OutputLengthsUnseen: {Code: "output_lengths_unseen",
 		Means:  "no answer shows its token usage: how much requests generate is not learned, and the fixed expectation holds",
 		Remedy: "set askForUsage of output-length-producer, or have the gateway log the usage (manifests/envoy/usage.yaml)"},
+	Shed: {Code: "shed", Status: 429, RetryAfter: time.Second, Dropped: "rejected-saturated",
+		Means:  "the pool is full, and the request's priority is below 0",
+		Remedy: "retry later, or send it with a higher priority; a queue (flow-control) has such requests wait"},
+	FlowsShared: {Code: "flows_shared",
+		Means:  "as many tenants of one priority have waited lately as are told apart; further ones share one turn",
+		Remedy: "check what sets the tenants' names; raise maxFlowsPerBand of flow-control"},
 }

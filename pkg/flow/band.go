@@ -1,0 +1,263 @@
+package flow
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/pool"
+)
+
+// Band is what waits for one pool at one priority.
+type Band struct {
+	BandSettings
+
+	static   bool // configured: never forgotten
+	flows    map[string]*Flow
+	waiting  []*Flow // those in which somebody waits, by ID
+	owed     int     // of these, whose turn was taken back
+	cursor   string  // ID of the flow that went last
+	requests int
+	bytes    int64
+	since    pool.Instant // when the last one went or came
+	first    *item        // of all that wait, in the order in which they came
+	last     *item
+
+	shut    bool    // the last time that it was asked for: it had somebody, and the pool no room for it
+	ceiling float64 // as last asked for
+	pass    float64 // weighted bands: tokens let go / weight
+	done    [outcomes]uint64
+}
+
+// Flow is what waits of one tenant in one band.
+type Flow struct {
+	// ID is the tenant's name; empty for requests without one.
+	ID string
+
+	weight  float64
+	heap    []*item
+	bytes   int64
+	parked  uint64 // the pool's count of changes at which its first found no endpoint; it is not asked again before that rises
+	waits   bool   // it stands in waiting
+	due     bool   // its turn was taken back: it goes before others
+	emptied pool.Instant
+
+	deficit  int64   // token-deficit: what it may still let go before the others
+	at       []spent // token-deficit: by endpoint
+	service  float64 // program-aware: attained service, as of serviced
+	serviced pool.Instant
+}
+
+// spent is what a flow was served at one endpoint lately, in tokens.
+type spent struct {
+	to     pool.Ref
+	tokens int64
+}
+
+// head returns the first to go.
+func (f *Flow) head() *item { return f.heap[0] }
+
+// may reports whether the flow may be asked, at this count of changes of its pool.
+func (f *Flow) may(changes uint64) bool { return f.parked == 0 || f.parked != changes+1 }
+
+// park keeps the flow from being asked before something changes.
+func (f *Flow) park(changes uint64) { f.parked = changes + 1 }
+
+// entered puts f among those that wait.
+func (b *Band) entered(f *Flow, now pool.Instant) {
+	if f.waits {
+		return
+	}
+	i, _ := slices.BinarySearchFunc(b.waiting, f.ID, byID)
+	b.waiting = slices.Insert(b.waiting, i, f)
+	f.waits, f.parked = true, 0
+	b.Fairness.Came(f, now)
+}
+
+// emptiedAt takes f out of those that wait.
+func (b *Band) emptiedAt(f *Flow, now pool.Instant) {
+	if !f.waits {
+		return
+	}
+	if i, found := slices.BinarySearchFunc(b.waiting, f.ID, byID); found {
+		b.waiting = slices.Delete(b.waiting, i, i+1)
+	}
+	b.owes(f, false)
+	f.waits, f.emptied = false, now
+}
+
+func byID(f *Flow, id string) int { return strings.Compare(f.ID, id) }
+
+// owes notes that a flow's turn was taken back, or that it had it.
+func (b *Band) owes(f *Flow, due bool) {
+	switch {
+	case due && !f.due:
+		b.owed++
+	case !due && f.due:
+		b.owed--
+	}
+	f.due = due
+}
+
+// next returns the flow whose first goes next, or nil if none may.
+func (b *Band) next(now pool.Instant, changes uint64) *Flow {
+	if b.owed > 0 {
+		for _, f := range b.waiting {
+			if f.due && f.may(changes) {
+				b.owes(f, false)
+				return f
+			}
+		}
+	}
+	f := b.Fairness.Next(b, now, changes)
+	if f != nil {
+		b.cursor = f.ID
+	}
+	return f
+}
+
+// after calls yield with the flows that wait and may be asked, beginning after the one that went last.
+func (b *Band) after(changes uint64, yield func(*Flow) bool) {
+	start, found := slices.BinarySearchFunc(b.waiting, b.cursor, byID)
+	if found {
+		start++
+	}
+	for i := range b.waiting {
+		f := b.waiting[(start+i)%len(b.waiting)]
+		if f.may(changes) && !yield(f) {
+			return
+		}
+	}
+}
+
+// ttl returns how long a request may wait in the pool's present state, 0 without a bound.
+func (b *Band) ttl(empty bool) time.Duration {
+	if empty {
+		return b.EmptyTTL
+	}
+	return b.TTL
+}
+
+// append puts it at the end of those that wait, by the order in which they came.
+func (b *Band) append(it *item) {
+	it.prev, it.next = b.last, nil
+	if b.last != nil {
+		b.last.next = it
+	} else {
+		b.first = it
+	}
+	b.last = it
+	b.requests++
+	b.bytes += it.bytes
+	it.flow.bytes += it.bytes
+}
+
+// remove takes it out of them.
+func (b *Band) remove(it *item) {
+	if it.prev != nil {
+		it.prev.next = it.next
+	} else {
+		b.first = it.next
+	}
+	if it.next != nil {
+		it.next.prev = it.prev
+	} else {
+		b.last = it.prev
+	}
+	it.prev, it.next = nil, nil
+	b.requests--
+	b.bytes -= it.bytes
+	it.flow.bytes -= it.bytes
+}
+
+// state says where a request stands.
+type state uint8
+
+const (
+	stateBarred state = iota // it did not fit when it came, and has no place yet
+	stateWaits
+	stateGoes // Next has handed it out; it is counted until it is booked
+	stateOver // its time is over; Next has it, or will have it
+	stateRuns // it was booked: its answer is charged to its flow
+)
+
+// item is the place of one request.
+type item struct {
+	r    *plugins.Request
+	line *line
+	band *Band
+	flow *Flow
+
+	state    state
+	empty    bool // of stateOver: the pool had no endpoint
+	late     bool // of stateOver: its own deadline has passed
+	at       pool.Instant
+	key      pool.Instant
+	deadline pool.Instant // its own, from its headers; 0 for none
+	seq      uint64
+	bytes    int64
+	output   int64   // tokens that it is booked to generate
+	ceiling  float64 // of stateGoes: below which saturation it may go
+	index    int     // in the flow's heap
+
+	prev, next *item
+}
+
+// before reports whether it goes before o.
+func (it *item) before(o *item) bool {
+	return it.key < o.key || it.key == o.key && it.seq < o.seq
+}
+
+// push gives it its place in the flow, O(log n).
+func (f *Flow) push(it *item) {
+	it.index = len(f.heap)
+	f.heap = append(f.heap, it)
+	f.up(it.index)
+}
+
+// drop takes it out of the flow, O(log n).
+func (f *Flow) drop(it *item) {
+	i, last := it.index, len(f.heap)-1
+	if i != last {
+		f.heap[i] = f.heap[last]
+		f.heap[i].index = i
+	}
+	f.heap[last] = nil
+	f.heap = f.heap[:last]
+	if i != last {
+		f.down(i)
+		f.up(i)
+	}
+}
+
+func (f *Flow) up(i int) {
+	h := f.heap
+	for i > 0 {
+		parent := (i - 1) / 2
+		if !h[i].before(h[parent]) {
+			return
+		}
+		h[i], h[parent] = h[parent], h[i]
+		h[i].index, h[parent].index = i, parent
+		i = parent
+	}
+}
+
+func (f *Flow) down(i int) {
+	h := f.heap
+	for {
+		least := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(h); child++ {
+			if h[child].before(h[least]) {
+				least = child
+			}
+		}
+		if least == i {
+			return
+		}
+		h[i], h[least] = h[least], h[i]
+		h[i].index, h[least].index = i, least
+		i = least
+	}
+}

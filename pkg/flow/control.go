@@ -1,0 +1,530 @@
+package flow
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
+)
+
+// Settings are what a Control is made of. Zero bounds are no bounds.
+type Settings struct {
+	MaxRequests, MaxBytes int64 // of all bands and pools together
+
+	Bands                    []BandSettings // those that are always there
+	Default, DefaultNegative BandSettings   // of bands that are made for a priority never seen
+	MaxBands, MaxFlows       int            // of one pool, of one band
+	BandIdle, FlowIdle       time.Duration  // after which they are forgotten
+
+	Weighted bool // bands share by weight; else a lower one goes when no higher one may
+
+	Detector Detector
+	Ceilings Ceilings
+
+	// Patient has requests go to endpoints with room alone, where the detector knows them, and wait where a decision finds all
+	// endpoints too busy. Otherwise the decision is what it is without a queue.
+	Patient bool
+	// DropLate refuses a request whose own deadline has passed when its turn comes.
+	DropLate bool
+	// HoldEmpty has requests wait while a pool has no endpoint; else they are refused at once.
+	HoldEmpty bool
+
+	RetryMin, RetryMax time.Duration // bounds of Retry-After
+}
+
+// BandSettings are those of one band. Zero bounds are no bounds.
+type BandSettings struct {
+	Priority              int32
+	MaxRequests, MaxBytes int64
+	TTL, EmptyTTL         time.Duration // how long a request waits while its pool is full, and while it is empty
+	Weight                float64
+	Fairness              Fairness
+	Ordering              Ordering
+}
+
+// Control is the queue of a configuration as a state machine. Its methods may be called from any goroutine, but Next has one caller
+// at a time. Every method that acts takes the instant; none waits.
+type Control struct {
+	o     Settings
+	pools []*pool.Pool
+	sink  reason.Sink
+
+	waiting atomic.Int64 // requests with a place, in all pools
+	due     atomic.Int64 // the deadline, as of the last change
+	gates   []gate       // by pool; the caller of Next's own
+
+	mu       sync.Mutex // taken inside the pool's lock, and never around it
+	lines    []*line
+	turn     int // the pool that is asked first
+	requests int64
+	bytes    int64
+	seq      uint64
+	over     []*item // to be handed out with a refusal
+	drains   atomic.Bool
+	free     *item
+	watch    Watcher
+}
+
+// NewControl returns a control without pools.
+func NewControl(o Settings) *Control { return &Control{o: o, sink: reason.Discard{}} }
+
+// Attach gives it its pools, once.
+func (c *Control) Attach(pools []*pool.Pool, sink reason.Sink) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pools, c.gates, c.lines = pools, make([]gate, len(pools)), nil
+	if sink != nil {
+		c.sink = sink
+	}
+	for i, p := range pools {
+		l := &line{pool: p, index: i}
+		for _, s := range c.o.Bands {
+			l.add(&Band{BandSettings: s, static: true})
+		}
+		c.lines = append(c.lines, l)
+	}
+}
+
+// hold is the verdict for who waits: the control ends it, nobody else.
+var hold = plugins.Verdict{Until: plugins.Forever}
+
+// Enter passes a request while nobody waits for its pool, and gives it a place otherwise, or refuses it.
+func (c *Control) Enter(now pool.Instant, r *plugins.Request) plugins.Verdict {
+	l := c.lines[r.PoolIndex]
+	empty := !takes(l.pool.Snapshot())
+	if r.Place == nil && !empty && l.waiting.Load() == 0 {
+		return plugins.Verdict{}
+	}
+	if empty && !c.o.HoldEmpty && r.Place == nil {
+		return plugins.Verdict{} // the decision refuses it
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	it, _ := r.Place.(*item)
+	switch {
+	case it == nil:
+		it = c.take(r, l)
+	case it.state != stateBarred:
+		return hold // it has its place; a wake without cause
+	}
+	if no := c.place(now, it, empty); no != nil {
+		c.settled(now, it, outcomeOf(no))
+		c.put(it)
+		return plugins.Verdict{Refusal: no}
+	}
+	c.review(now)
+	return hold
+}
+
+// Next hands out a request that may go, or one that is refused.
+func (c *Control) Next(now pool.Instant) (r *plugins.Request, no *reason.Refusal, ok bool) {
+	if c.waiting.Load() == 0 && c.due.Load() == 0 {
+		return nil, nil, false
+	}
+	for i, l := range c.lines {
+		g := &c.gates[i]
+		if g.asked = l.waiting.Load() > 0; !g.asked {
+			continue
+		}
+		l.pool.Decide(func(s *pool.Snapshot, books *pool.Books) {
+			g.changes = l.pool.Changes()
+			g.s = c.saturation(l, now, s, books)
+		})
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer c.review(now)
+	for i, l := range c.lines {
+		if c.gates[i].asked {
+			empty := !takes(l.pool.Snapshot())
+			for _, b := range l.bands {
+				c.expire(now, l, b, empty)
+			}
+		}
+	}
+	if it := c.overdue(); it != nil {
+		no := c.tooLate(now, it)
+		c.settled(now, it, outcomeOf(no))
+		return it.r, no, true
+	}
+	for k := range c.lines {
+		i := (c.turn + k) % len(c.lines)
+		l, g := c.lines[i], &c.gates[i]
+		l.until = 0
+		if !g.asked || l.waiting.Load() == 0 {
+			continue
+		}
+		it := c.pick(now, l, g)
+		if it == nil {
+			continue
+		}
+		c.turn = (i + 1) % len(c.lines)
+		if it.state == stateOver {
+			no := c.tooLate(now, it)
+			c.settled(now, it, outcomeOf(no))
+			return it.r, no, true
+		}
+		return it.r, nil, true
+	}
+	return nil, nil, false
+}
+
+// overdue takes the first of those whose time is over and who are still here.
+func (c *Control) overdue() *item {
+	for i, it := range c.over {
+		if it.r != nil {
+			c.over = slices.Delete(c.over, 0, i+1)
+			return it
+		}
+	}
+	c.over = c.over[:0]
+	return nil
+}
+
+// saturation asks the detector about a pool, inside its lock.
+func (c *Control) saturation(l *line, now pool.Instant, s *pool.Snapshot, books *pool.Books) Saturation {
+	l.view.see(s)
+	if len(l.view.members) == 0 {
+		return Saturation{Value: 1}
+	}
+	l.seen = View{Now: now, Books: books, StaleAfter: l.pool.StaleAfter(), Members: l.view.members, Stages: l.view.stages}
+	out := c.o.Detector.Saturation(&l.seen)
+	l.seen.Books = nil
+	return out
+}
+
+// pick finds who goes next of a line, and takes it out of its flow: it keeps its place in the band until it is booked.
+func (c *Control) pick(now pool.Instant, l *line, g *gate) *item {
+	l.tail = g.s
+	if !c.drains.Load() && !takes(l.pool.Snapshot()) {
+		return nil
+	}
+	c.o.Ceilings.Ceilings(g.s.Value, l.priorities, l.ceilings)
+	if g.s.Until > 0 {
+		l.until = g.s.Until
+	}
+	var best *Band
+	for i, b := range l.bands {
+		b.ceiling, b.shut = min(l.ceilings[i], 1), false
+		if c.drains.Load() {
+			b.ceiling = math.MaxFloat64
+		}
+		if b.requests == 0 {
+			continue
+		}
+		if g.s.Value >= b.ceiling {
+			b.shut = true
+			if c.alternates(g.s.Value) {
+				l.until = now + alternatesEvery
+			}
+			if !c.o.Weighted {
+				break
+			}
+			continue
+		}
+		if !c.o.Weighted {
+			if it := c.first(now, b, g.changes); it != nil {
+				return it
+			}
+			continue
+		}
+		if len(b.waiting) > 0 && (best == nil || b.pass < best.pass) && b.mayAny(g.changes) {
+			best = b
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	l.pass = best.pass
+	return c.first(now, best, g.changes)
+}
+
+// alternatesEvery is how soon a band that is closed in turn is asked for again.
+const alternatesEvery = pool.Instant(time.Millisecond)
+
+func (c *Control) alternates(s float64) bool {
+	a, ok := c.o.Ceilings.(Alternating)
+	return ok && a.Alternates(s)
+}
+
+// mayAny reports whether a flow of the band may be asked.
+func (b *Band) mayAny(changes uint64) bool {
+	return slices.ContainsFunc(b.waiting, func(f *Flow) bool { return f.may(changes) })
+}
+
+// first takes the next request out of a band's flows. One that is late comes back with stateOver.
+func (c *Control) first(now pool.Instant, b *Band, changes uint64) *item {
+	if c.drains.Load() {
+		changes += 2 // nobody is parked
+	}
+	f := b.next(now, changes)
+	if f == nil {
+		return nil
+	}
+	it := f.head()
+	if it.deadline != 0 && now > it.deadline && !c.drains.Load() {
+		c.out(now, it)
+		it.state, it.late = stateOver, true
+		return it
+	}
+	f.drop(it)
+	if len(f.heap) == 0 {
+		b.emptiedAt(f, now)
+	}
+	it.state, it.ceiling = stateGoes, b.ceiling
+	return it
+}
+
+// Fits reports whether the pool has room for the request of the cycle, inside the pool's lock.
+func (c *Control) Fits(cy *plugins.Cycle, books *pool.Books) (bool, *reason.Refusal) {
+	r, now := cy.Request, cy.Now
+	l := c.lines[r.PoolIndex]
+	it, _ := r.Place.(*item)
+	if c.drains.Load() {
+		return true, nil // and is refused
+	}
+	s := c.saturation(l, now, cy.Snapshot, books)
+	if len(l.view.members) == 0 {
+		if it == nil && !c.o.HoldEmpty {
+			return true, nil // and is refused
+		}
+		c.bar(now, l, r, it, false)
+		return false, nil
+	}
+	ceiling := 1.0
+	if it != nil {
+		ceiling = it.ceiling
+	} else if l.waiting.Load() > 0 || s.Value >= 1 {
+		ceiling = 0 // somebody came first, or there is no room for anybody
+	} else {
+		ceiling = c.ceilingOf(l, r.Target.Priority, s.Value, now)
+	}
+	if s.Value >= ceiling {
+		c.bar(now, l, r, it, false)
+		return false, nil
+	}
+	if c.o.Patient && !c.leaves(cy, l, it, books) {
+		c.bar(now, l, r, it, true)
+		return false, nil
+	}
+	return true, nil
+}
+
+// ceilingOf returns the ceiling of a priority.
+func (c *Control) ceilingOf(l *line, priority int32, s float64, now pool.Instant) float64 {
+	if fixed, ok := c.o.Ceilings.(*StaticLimit); ok {
+		return fixed.Threshold
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b, i := c.band(l, priority, now)
+	if b == nil {
+		return 0
+	}
+	b.since = now
+	c.o.Ceilings.Ceilings(s, l.priorities, l.ceilings)
+	return min(l.ceilings[i], 1)
+}
+
+// leaves narrows the candidates to endpoints with room, and to those where the flow had no more than its share, if others
+// wait. It reports whether any is left.
+func (c *Control) leaves(cy *plugins.Cycle, l *line, it *item, books *pool.Books) bool {
+	rooms, ok := c.o.Detector.(Rooms)
+	if !ok {
+		return true
+	}
+	l.seen.Books = books
+	n := cy.Restrict(func(id pool.ID) bool { return rooms.HasRoom(&l.seen, id) })
+	l.seen.Books = nil
+	if n < 2 || it == nil {
+		return n > 0
+	}
+	spreads, ok := it.band.Fairness.(Spreader)
+	if !ok {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(it.band.waiting) < 1 || len(it.band.waiting) == 1 && it.flow.waits {
+		return true // nobody else waits
+	}
+	barred := func(id pool.ID) bool { return spreads.Barred(it.flow, cy.Snapshot.Slots[id].Ref, len(l.view.members)) }
+	free := 0
+	for _, id := range cy.Candidates {
+		if !barred(id) {
+			free++
+		}
+	}
+	switch free {
+	case 0:
+		spreads.Relent(it.flow)
+	case n:
+	default:
+		cy.Restrict(func(id pool.ID) bool { return !barred(id) })
+	}
+	return true
+}
+
+// bar puts a request back: one that has a place to it, with its turn; a fresh one has none yet, and Enter gives it one. parked
+// says that it is the request that finds nobody, so that others may go before something changes.
+func (c *Control) bar(now pool.Instant, l *line, r *plugins.Request, it *item, parked bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if it == nil {
+		c.take(r, l)
+		return
+	}
+	if it.state != stateGoes {
+		return
+	}
+	it.state = stateWaits
+	it.flow.push(it)
+	it.band.entered(it.flow, now)
+	it.band.owes(it.flow, true)
+	if parked {
+		it.flow.park(l.pool.Changes())
+	}
+	c.review(now)
+}
+
+// Booked lets a request go for good: its prompt is charged, and its answer will be.
+func (c *Control) Booked(now pool.Instant, r *plugins.Request, to pool.Ref, load pool.Load) {
+	it, _ := r.Place.(*item)
+	if it == nil && c.watch == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if it == nil {
+		c.passed(now, r)
+		return
+	}
+	c.uncount(now, it)
+	it.line.rate.count(now)
+	it.state, it.output = stateRuns, load.Decode
+	it.band.Fairness.Booked(it.flow, to, load, now)
+	if c.o.Weighted {
+		it.band.pass += float64(max(load.UncachedPrefill, 1)+2*load.Decode) / it.band.Weight
+	}
+	c.settled(now, it, Dispatched)
+	c.review(now)
+}
+
+// Nobody reports whether a request whose decision left nobody waits: where its endpoints are too busy, or its pool has become
+// empty.
+func (c *Control) Nobody(now pool.Instant, r *plugins.Request, why *reason.Refusal) bool {
+	l := c.lines[r.PoolIndex]
+	gone := why.ID == reason.NoEndpoint && c.o.HoldEmpty && !takes(l.pool.Snapshot())
+	if !c.o.Patient || why.ID != reason.AllFiltered && !gone {
+		return false
+	}
+	it, _ := r.Place.(*item)
+	c.bar(now, l, r, it, !gone)
+	return true
+}
+
+// Leave forgets a request that was neither booked nor refused by Next, or that was and is refused now.
+func (c *Control) Leave(now pool.Instant, r *plugins.Request) {
+	it, _ := r.Place.(*item)
+	if it == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch it.state {
+	case stateWaits:
+		c.out(now, it)
+		c.settled(now, it, Cancelled)
+	case stateGoes: // the decision refused it
+		c.uncount(now, it)
+		c.settled(now, it, RejectedOther)
+	case stateOver:
+		if slices.Contains(c.over, it) { // Next will find it, and nobody in it
+			r.Place = nil
+			it.r = nil
+			c.settled(now, it, Cancelled)
+			c.review(now)
+			return
+		}
+	}
+	c.put(it)
+	c.review(now)
+}
+
+// Settle charges the answer of a request that has waited to its flow; prompt and output are tokens, Unknown where nobody said.
+func (c *Control) Settle(now pool.Instant, r *plugins.Request, prompt, output int64) {
+	it, _ := r.Place.(*item)
+	if it == nil {
+		c.count(now, r, prompt, output)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if it.state != stateRuns {
+		return
+	}
+	if output == plugins.Unknown {
+		output = it.output
+	}
+	it.band.Fairness.Settled(it.flow, prompt, output, now)
+	c.put(it)
+}
+
+// count tells a fairness that counts all of a request that did not wait.
+func (c *Control) count(now pool.Instant, r *plugins.Request, prompt, output int64) {
+	if r.PoolIndex < 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.lines[r.PoolIndex]
+	b, _ := c.band(l, r.Target.Priority, now)
+	if b == nil {
+		return
+	}
+	if _, ok := b.Fairness.(AllCounted); ok {
+		b.Fairness.Settled(c.flow(l, b, tenant(r), now), prompt, output, now)
+	}
+}
+
+// review works out the deadline anew.
+func (c *Control) review(now pool.Instant) {
+	due := pool.Instant(0)
+	earlier := func(at pool.Instant) {
+		if due == 0 || at < due {
+			due = at
+		}
+	}
+	if c.requests > 0 {
+		due = plugins.Forever
+	}
+	if len(c.over) > 0 {
+		earlier(max(now, 1))
+	}
+	for _, l := range c.lines {
+		if l.waiting.Load() == 0 {
+			continue
+		}
+		if l.until != 0 {
+			earlier(max(l.until, now+1))
+		}
+		empty := !takes(l.pool.Snapshot())
+		for _, b := range l.bands {
+			if ttl := b.ttl(empty); ttl > 0 && b.first != nil {
+				earlier(b.first.at + pool.Instant(ttl))
+			}
+		}
+	}
+	c.due.Store(int64(due))
+}
+
+// Deadline returns when Next has something to do by time alone: Forever if whoever waits has no deadline, 0 if nobody waits.
+func (c *Control) Deadline() pool.Instant { return pool.Instant(c.due.Load()) }
+
+// Drain has Next hand out everybody.
+func (c *Control) Drain() { c.drains.Store(true) }

@@ -1,0 +1,98 @@
+package flow
+
+import (
+	"time"
+
+	"github.com/fairlead/fairlead/pkg/pool"
+)
+
+// LoadDetector measures how full a pool is by what was sent there: an endpoint is full when the prompts booked at it take longer
+// than MaxBacklog to compute, when MaxPending requests at it have no first byte, when MaxRequests run at it, or when its KV
+// cache is short. With f the greatest of the four as a share of its bound,
+//
+//	saturation = mean over endpoints of min(f, 1)
+//
+// so that the pool is full when none of its endpoints has room, and one that is idle is not hidden by those that are overrun:
+// requests go to endpoints with room alone. Endpoints that were never scraped have their books, and are idle when those are
+// empty.
+//
+// Books are exact for what goes through this process, at every instant; what others send to the endpoints is seen by the waiting
+// requests of a fresh sample that are more than all of our own.
+type LoadDetector struct {
+	// MaxBacklog is how long the uncached prompts that are booked at an endpoint may take to compute. It bounds how long a
+	// request waits inside an engine; a single prompt may take longer.
+	MaxBacklog time.Duration `json:"maxBacklog" schema:"min=1ms"`
+
+	// MaxPending is how many requests at an endpoint may be without a first byte.
+	MaxPending int32 `json:"maxPending" schema:"min=1" unit:"requests"`
+
+	// MaxRequests is how many requests may run at an endpoint; 0 is no bound of their number.
+	MaxRequests int32 `json:"maxRequests" schema:"min=0"`
+
+	// MaxKVUsage is how much of an endpoint's KV cache may be in use, by its last fresh sample and the prompts that are booked.
+	MaxKVUsage float64 `json:"maxKVUsage" schema:"min=0.01,max=1"`
+}
+
+var (
+	_ Detector = (*LoadDetector)(nil)
+	_ Rooms    = (*LoadDetector)(nil)
+)
+
+// NewLoadDetector returns a LoadDetector with its defaults.
+func NewLoadDetector() *LoadDetector {
+	return &LoadDetector{MaxBacklog: 500 * time.Millisecond, MaxPending: 8, MaxKVUsage: 0.95}
+}
+
+// Saturation returns the mean fill of the endpoints.
+func (d *LoadDetector) Saturation(v *View) Saturation {
+	var m mean
+	until, stale := pool.Instant(0), 0
+	for _, id := range v.Members {
+		fill, opens := d.fill(v, id)
+		m.add(v.Stages[id], min(fill, 1))
+		if opens != 0 && (until == 0 || opens < until) {
+			until = opens
+		}
+		if v.Books.Samples[id].State(v.Now, v.StaleAfter) != pool.Fresh {
+			stale++
+		}
+	}
+	s := m.of(1)
+	s.Until, s.Stale = until, stale
+	return s
+}
+
+// HasRoom reports whether an endpoint is not full.
+func (d *LoadDetector) HasRoom(v *View, id pool.ID) bool {
+	fill, _ := d.fill(v, id)
+	return fill < 1
+}
+
+// fill returns how full an endpoint is, and when it may have room by time alone.
+func (d *LoadDetector) fill(v *View, id pool.ID) (fill float64, opens pool.Instant) {
+	b := v.Books
+	pending := b.NoFirstByte[id]
+	kv := 0.0
+	if s := &b.Samples[id]; s.State(v.Now, v.StaleAfter) == pool.Fresh {
+		pending += max(s.Waiting-b.Requests[id], 0)
+		if s.KVUsage > 0 {
+			kv = s.KVUsage
+		}
+		if room := int64(s.Blocks) * int64(s.BlockTokens); s.Blocks > 0 && s.BlockTokens > 0 && s.KVUsage >= 0 {
+			kv += float64(b.PrefillTokens[id]) / float64(room)
+		}
+	}
+	fill = max(float64(pending)/float64(d.MaxPending), kv/d.MaxKVUsage)
+	if d.MaxRequests > 0 {
+		fill = max(fill, float64(b.Requests[id])/float64(d.MaxRequests))
+	}
+	if backlog := time.Duration(b.BacklogEnds[id] - v.Now); backlog >= d.MaxBacklog {
+		if fill < 1 {
+			opens = b.BacklogEnds[id] - pool.Instant(d.MaxBacklog) + 1
+		}
+		return max(fill, float64(backlog)/float64(d.MaxBacklog)), opens
+	} else if backlog > 0 {
+		fill = max(fill, float64(backlog)/float64(d.MaxBacklog))
+	}
+	return fill, 0
+}

@@ -1,0 +1,254 @@
+package flow
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
+)
+
+// Queue holds requests while their pool is full, and lets them go by priority, tenant and order when there is room. A request
+// whose pool has room passes at once.
+//
+// Higher priorities go first; those of a priority wait in its band. Within a band the tenants that wait share by a fairness
+// policy, and the requests of a tenant go in the order of an ordering policy. A request is decided when its turn comes, with
+// what is known then.
+//
+// Everything is bounded: a request that finds a bound reached is refused with 429, and with 503 while its pool has no
+// endpoint; so is one that waits too long. The refusal names the bound and says when to try again.
+type Queue struct {
+	// MaxRequests bounds the requests that wait, in all bands together. 0 is no bound.
+	MaxRequests plugins.Quantity `json:"maxRequests" schema:"min=0"`
+
+	// MaxBytes bounds the bytes of their bodies. 0 is no bound.
+	MaxBytes plugins.Quantity `json:"maxBytes" schema:"min=0"`
+
+	// DefaultRequestTTL is how long a request waits while its pool is full; then it is refused with 429. 0s is no bound.
+	DefaultRequestTTL time.Duration `json:"defaultRequestTTL" schema:"min=0s"`
+
+	// NoEndpointRequestTTL is how long it waits while its pool has no endpoint; then it is refused with 503. Not given, it is
+	// DefaultRequestTTL, or a minute where that is no bound. 0s is no bound.
+	NoEndpointRequestTTL *time.Duration `json:"noEndpointRequestTTL,omitempty" schema:"min=0s"`
+
+	// HoldWhenEmpty has requests wait while their pool has no endpoint, as while it is scaled to zero; else they are refused at
+	// once.
+	HoldWhenEmpty bool `json:"holdWhenEmpty"`
+
+	// PriorityBands are bands that are always there. A request of another priority waits in a band that is made for it.
+	PriorityBands []QueueBand `json:"priorityBands,omitempty" schema:"max=100"`
+
+	// DefaultPriorityBand is what bands that are made on demand are like, and what a band of the list has where it says nothing.
+	DefaultPriorityBand QueueDefaults `json:"defaultPriorityBand"`
+
+	// DefaultNegativePriorityBand is the same for priorities below 0, as far as it says something.
+	DefaultNegativePriorityBand QueueDefaults `json:"defaultNegativePriorityBand"`
+
+	// MaxPriorityBands is how many bands a pool may have.
+	MaxPriorityBands int32 `json:"maxPriorityBands" schema:"min=1,max=1000"`
+
+	// MaxFlowsPerBand is how many tenants of a band are told apart; further ones share one turn.
+	MaxFlowsPerBand int32 `json:"maxFlowsPerBand" schema:"min=2,max=100000"`
+
+	// BandSharing says how bands share a pool: strict lets a lower one go when no request of a higher one may; weighted
+	// shares what is let go, in tokens, by the bands' weights, so that a lower one is never shut out.
+	BandSharing string `json:"bandSharing" schema:"enum=strict|weighted"`
+
+	// SaturationDetectorRef names the plugin that says when a pool is full; without one it is a load-detector with its defaults.
+	SaturationDetectorRef string `json:"saturationDetectorRef,omitempty" schema:"max=253"`
+
+	// UsageLimitPolicyRef names the plugin that says how much of a pool a band may fill; without one all may fill it.
+	UsageLimitPolicyRef string `json:"usageLimitPolicyRef,omitempty" schema:"max=253"`
+
+	// LateBinding has requests go to endpoints with room alone, where the detector knows of each whether it has, and wait where a
+	// decision finds all endpoints too busy for this request. Its place stays the first of its tenant, and others go meanwhile.
+	// Otherwise the decision is what it would be without a queue, and such a request is refused.
+	LateBinding bool `json:"lateBinding"`
+
+	// DropLate refuses a request whose header asks for its first token by a time that has passed when its turn comes.
+	DropLate bool `json:"dropLate"`
+
+	// RetryAfterMin is the least that refusals say in Retry-After, which is worked out from how fast the queue drains.
+	RetryAfterMin time.Duration `json:"retryAfterMin" schema:"min=1s"`
+
+	// RetryAfterMax is the most that they say, and what they say while nobody goes.
+	RetryAfterMax time.Duration `json:"retryAfterMax" schema:"min=1s"`
+
+	*Control
+}
+
+// QueueDefaults are what is said of bands that are not in the list.
+type QueueDefaults struct {
+	// MaxRequests bounds the requests of the band that wait for one pool. 0 is the default, which is 5000 if nobody says another.
+	MaxRequests plugins.Quantity `json:"maxRequests,omitempty" schema:"min=0"`
+
+	// MaxBytes bounds the bytes of their bodies. 0 is the default, which is 1G if nobody says another.
+	MaxBytes plugins.Quantity `json:"maxBytes,omitempty" schema:"min=0"`
+
+	// FairnessPolicyRef names the plugin that says whose turn it is among the band's tenants. Without one it is a
+	// token-deficit-fairness-policy with its defaults.
+	FairnessPolicyRef string `json:"fairnessPolicyRef,omitempty" schema:"max=253"`
+
+	// OrderingPolicyRef names the plugin that says who of a tenant's requests goes first. Without one it is an
+	// fcfs-ordering-policy.
+	OrderingPolicyRef string `json:"orderingPolicyRef,omitempty" schema:"max=253"`
+
+	// RequestTTL is how long its requests wait while the pool is full; not given it is that of all.
+	RequestTTL *time.Duration `json:"requestTTL,omitempty" schema:"min=0s"`
+
+	// Weight is the band's share where bands share by weight; 0 is 1.
+	Weight float64 `json:"weight,omitempty" schema:"min=0,max=1000000"`
+}
+
+// QueueBand is a band of the list.
+type QueueBand struct {
+	// Priority is that of the requests that wait in it.
+	Priority int32 `json:"priority" schema:"required"`
+
+	QueueDefaults
+}
+
+// The bounds of a band where nobody says otherwise.
+const (
+	bandRequests = 5000
+	bandBytes    = 1_000_000_000
+)
+
+var (
+	_ plugins.Queue       = (*Queue)(nil)
+	_ plugins.Settler     = (*Queue)(nil)
+	_ plugins.Provisioner = (*Queue)(nil)
+)
+
+// NewQueue returns a Queue with its defaults.
+func NewQueue() *Queue {
+	return &Queue{
+		MaxRequests: 20_000, MaxBytes: 2_000_000_000, DefaultRequestTTL: time.Minute, HoldWhenEmpty: true,
+		MaxPriorityBands: 64, MaxFlowsPerBand: 1024, BandSharing: "strict", LateBinding: true, DropLate: true,
+		RetryAfterMin: time.Second, RetryAfterMax: 30 * time.Second,
+	}
+}
+
+// How long bands and flows are remembered in which nobody waits.
+const (
+	bandIdle = 10 * time.Minute
+	flowIdle = 10 * time.Minute
+)
+
+// Provision finds the policies and lays out the bands.
+func (q *Queue) Provision(b *plugins.Builder) error {
+	s := Settings{
+		MaxRequests: int64(q.MaxRequests), MaxBytes: int64(q.MaxBytes), MaxBands: int(q.MaxPriorityBands), MaxFlows: int(q.MaxFlowsPerBand),
+		BandIdle: bandIdle, FlowIdle: flowIdle, Weighted: q.BandSharing == "weighted",
+		Detector: NewLoadDetector(), Ceilings: NewStaticLimit(), Patient: q.LateBinding, DropLate: q.DropLate, HoldEmpty: q.HoldWhenEmpty,
+		RetryMin: q.RetryAfterMin, RetryMax: q.RetryAfterMax,
+	}
+	if q.RetryAfterMin > q.RetryAfterMax {
+		return fmt.Errorf("retryAfterMin is %v, above retryAfterMax %v; exchange the two", q.RetryAfterMin, q.RetryAfterMax)
+	}
+	if len(q.PriorityBands) > int(q.MaxPriorityBands) {
+		return fmt.Errorf("maxPriorityBands is %d, and %d bands are listed; raise it", q.MaxPriorityBands, len(q.PriorityBands))
+	}
+	var err error
+	if q.SaturationDetectorRef != "" {
+		if s.Detector, err = plugins.Refer[Detector](b, q.SaturationDetectorRef); err != nil {
+			return fmt.Errorf("saturationDetectorRef: %w", err)
+		}
+	}
+	if q.UsageLimitPolicyRef != "" {
+		if s.Ceilings, err = plugins.Refer[Ceilings](b, q.UsageLimitPolicyRef); err != nil {
+			return fmt.Errorf("usageLimitPolicyRef: %w", err)
+		}
+	}
+	top := BandSettings{MaxRequests: bandRequests, MaxBytes: bandBytes, TTL: q.DefaultRequestTTL, EmptyTTL: q.emptyTTL(), Weight: 1,
+		Fairness: NewTokenDeficit(), Ordering: NewFCFS()}
+	if s.Default, err = q.DefaultPriorityBand.over(b, top, "defaultPriorityBand"); err != nil {
+		return err
+	}
+	if s.DefaultNegative, err = q.DefaultNegativePriorityBand.over(b, s.Default, "defaultNegativePriorityBand"); err != nil {
+		return err
+	}
+	for i, band := range q.PriorityBands {
+		if j := slices.IndexFunc(q.PriorityBands, func(o QueueBand) bool { return o.Priority == band.Priority }); j < i {
+			return fmt.Errorf("priorityBands[%d]: priority %d is that of priorityBands[%d]; keep one of the two", i, band.Priority, j)
+		}
+		base := s.Default
+		if band.Priority < 0 {
+			base = s.DefaultNegative
+		}
+		base.Priority = band.Priority
+		if base, err = band.over(b, base, fmt.Sprintf("priorityBands[%d]", i)); err != nil {
+			return err
+		}
+		s.Bands = append(s.Bands, base)
+	}
+	q.Control = NewControl(s)
+	return nil
+}
+
+func (q *Queue) emptyTTL() time.Duration {
+	switch {
+	case q.NoEndpointRequestTTL != nil:
+		return *q.NoEndpointRequestTTL
+	case q.DefaultRequestTTL == 0:
+		return time.Minute
+	}
+	return q.DefaultRequestTTL
+}
+
+// over returns base with what d says in its place.
+func (d *QueueDefaults) over(b *plugins.Builder, base BandSettings, where string) (_ BandSettings, err error) {
+	if d.MaxRequests > 0 {
+		base.MaxRequests = int64(d.MaxRequests)
+	}
+	if d.MaxBytes > 0 {
+		base.MaxBytes = int64(d.MaxBytes)
+	}
+	if d.RequestTTL != nil {
+		base.TTL = *d.RequestTTL
+	}
+	if d.Weight > 0 {
+		base.Weight = d.Weight
+	}
+	if d.FairnessPolicyRef != "" {
+		if base.Fairness, err = plugins.Refer[Fairness](b, d.FairnessPolicyRef); err != nil {
+			return base, fmt.Errorf("%s: fairnessPolicyRef: %w", where, err)
+		}
+	}
+	if d.OrderingPolicyRef != "" {
+		if base.Ordering, err = plugins.Refer[Ordering](b, d.OrderingPolicyRef); err != nil {
+			return base, fmt.Errorf("%s: orderingPolicyRef: %w", where, err)
+		}
+	}
+	return base, nil
+}
+
+// Phase says that it runs when limits and tenants are known.
+func (q *Queue) Phase() plugins.Phase { return plugins.AtAdmit }
+
+// Enter passes a request, holds it, or refuses it.
+func (q *Queue) Enter(r *plugins.Request) plugins.Verdict { return q.Control.Enter(r.Now, r) }
+
+// Admitted charges a request that goes.
+func (q *Queue) Admitted(r *plugins.Request, to pool.Ref, load pool.Load) {
+	q.Control.Booked(r.Now, r, to, load)
+}
+
+// Nobody has a request wait whose endpoints are too busy.
+func (q *Queue) Nobody(r *plugins.Request, why *reason.Refusal) bool {
+	return q.Control.Nobody(r.Now, r, why)
+}
+
+// Leave forgets a request that goes away.
+func (q *Queue) Leave(r *plugins.Request) { q.Control.Leave(r.Now, r) }
+
+// Settle charges the tokens of its answer.
+func (q *Queue) Settle(r *plugins.Request, o plugins.Outcome) {
+	began := r.Now
+	if it, ok := r.Place.(*item); ok {
+		began = it.at
+	}
+	q.Control.Settle(began+pool.Instant(o.Total), r, o.Prompt, o.Out)
+}
