@@ -68,10 +68,18 @@ type Control struct {
 	drains   atomic.Bool
 	free     *item
 	watch    Watcher
+
+	rooms Rooms // the detector, if it knows of endpoints and requests wait for them
 }
 
 // NewControl returns a control without pools.
-func NewControl(o Settings) *Control { return &Control{o: o, sink: reason.Discard{}} }
+func NewControl(o Settings) *Control {
+	c := &Control{o: o, sink: reason.Discard{}}
+	if rooms, ok := o.Detector.(Rooms); ok && o.Patient {
+		c.rooms = rooms
+	}
+	return c
+}
 
 // Attach gives it its pools, once.
 func (c *Control) Attach(pools []*pool.Pool, sink reason.Sink) {
@@ -186,16 +194,20 @@ func (c *Control) overdue() *item {
 	return nil
 }
 
+// look sets up what detectors see of a pool, inside its lock. It reports whether the pool has an endpoint that takes requests.
+func (c *Control) look(l *line, now pool.Instant, s *pool.Snapshot, books *pool.Books) bool {
+	l.view.see(s)
+	v := &l.seen
+	v.Now, v.Books, v.StaleAfter, v.Members, v.Stages = now, books, l.pool.StaleAfter(), l.view.members, l.view.stages
+	return len(v.Members) > 0
+}
+
 // saturation asks the detector about a pool, inside its lock.
 func (c *Control) saturation(l *line, now pool.Instant, s *pool.Snapshot, books *pool.Books) Saturation {
-	l.view.see(s)
-	if len(l.view.members) == 0 {
+	if !c.look(l, now, s, books) {
 		return Saturation{Value: 1}
 	}
-	l.seen = View{Now: now, Books: books, StaleAfter: l.pool.StaleAfter(), Members: l.view.members, Stages: l.view.stages}
-	out := c.o.Detector.Saturation(&l.seen)
-	l.seen.Books = nil
-	return out
+	return c.o.Detector.Saturation(&l.seen)
 }
 
 // pick finds who goes next of a line, and takes it out of its flow: it keeps its place in the band until it is booked.
@@ -288,31 +300,35 @@ func (c *Control) Fits(cy *plugins.Cycle, books *pool.Books) (bool, *reason.Refu
 	if c.drains.Load() {
 		return true, nil // and is refused
 	}
-	s := c.saturation(l, now, cy.Snapshot, books)
-	if len(l.view.members) == 0 {
+	if !c.look(l, now, cy.Snapshot, books) {
 		if it == nil && !c.o.HoldEmpty {
 			return true, nil // and is refused
 		}
 		c.bar(now, l, r, it, false)
 		return false, nil
 	}
-	ceiling := 1.0
-	if it != nil {
-		ceiling = it.ceiling
-	} else if l.waiting.Load() > 0 || s.Value >= 1 {
-		ceiling = 0 // somebody came first, or there is no room for anybody
-	} else {
-		ceiling = c.ceilingOf(l, r.Target.Priority, s.Value, now)
-	}
-	if s.Value >= ceiling {
+	if it == nil && l.waiting.Load() > 0 || !c.below(l, it, r.Target.Priority, now) {
 		c.bar(now, l, r, it, false)
 		return false, nil
 	}
-	if c.o.Patient && !c.leaves(cy, l, it, books) {
+	if c.rooms != nil && !c.leaves(cy, l, it) {
 		c.bar(now, l, r, it, true)
 		return false, nil
 	}
 	return true, nil
+}
+
+// below reports whether the pool's saturation is below the ceiling of the request's band. Where that is 1 and endpoints are
+// known to have room, whether any has is asked next, and the same.
+func (c *Control) below(l *line, it *item, priority int32, now pool.Instant) bool {
+	if it != nil {
+		return c.rooms != nil && it.ceiling >= 1 || c.o.Detector.Saturation(&l.seen).Value < it.ceiling
+	}
+	if fixed, ok := c.o.Ceilings.(*StaticLimit); ok && fixed.Threshold >= 1 && c.rooms != nil {
+		return true
+	}
+	s := c.o.Detector.Saturation(&l.seen).Value
+	return s < 1 && s < c.ceilingOf(l, priority, s, now)
 }
 
 // ceilingOf returns the ceiling of a priority.
@@ -333,14 +349,8 @@ func (c *Control) ceilingOf(l *line, priority int32, s float64, now pool.Instant
 
 // leaves narrows the candidates to endpoints with room, and to those where the flow had no more than its share, if others
 // wait. It reports whether any is left.
-func (c *Control) leaves(cy *plugins.Cycle, l *line, it *item, books *pool.Books) bool {
-	rooms, ok := c.o.Detector.(Rooms)
-	if !ok {
-		return true
-	}
-	l.seen.Books = books
-	n := cy.Restrict(func(id pool.ID) bool { return rooms.HasRoom(&l.seen, id) })
-	l.seen.Books = nil
+func (c *Control) leaves(cy *plugins.Cycle, l *line, it *item) bool {
+	n := cy.Restrict(func(id pool.ID) bool { return c.rooms.HasRoom(&l.seen, id) })
 	if n < 2 || it == nil {
 		return n > 0
 	}

@@ -62,10 +62,25 @@ func (d *LoadDetector) Saturation(v *View) Saturation {
 	return s
 }
 
-// HasRoom reports whether an endpoint is not full.
+// HasRoom reports whether an endpoint is not full: fill < 1, without its divisions.
 func (d *LoadDetector) HasRoom(v *View, id pool.ID) bool {
-	fill, _ := d.fill(v, id)
-	return fill < 1
+	b := v.Books
+	pending := b.NoFirstByte[id]
+	if pending >= d.MaxPending || time.Duration(b.BacklogEnds[id]-v.Now) >= d.MaxBacklog || d.MaxRequests > 0 && b.Requests[id] >= d.MaxRequests {
+		return false
+	}
+	s := &b.Samples[id]
+	if s.At <= 0 || time.Duration(v.Now-s.At) > v.StaleAfter {
+		return true
+	}
+	if pending+max(s.Waiting-b.Requests[id], 0) >= d.MaxPending {
+		return false
+	}
+	kv := max(s.KVUsage, 0)
+	if tokens := b.PrefillTokens[id]; tokens > 0 && s.KVUsage >= 0 && s.Blocks > 0 && s.BlockTokens > 0 {
+		kv += float64(tokens) / float64(int64(s.Blocks)*int64(s.BlockTokens))
+	}
+	return kv < d.MaxKVUsage
 }
 
 // fill returns how full an endpoint is, and when it may have room by time alone.

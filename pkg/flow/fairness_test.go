@@ -1,0 +1,232 @@
+package flow
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/pkg/pool"
+)
+
+// run serves n requests, one after the other, and returns the tokens that each tenant was served, outputs weighted.
+func (w *world) run(n int, each func(r *request)) map[string]int64 {
+	served := map[string]int64{}
+	for range n {
+		r := w.went[len(w.went)-1]
+		if !r.runs {
+			break
+		}
+		if each != nil {
+			each(r)
+		}
+		w.pass(100 * time.Millisecond)
+		served[r.Target.Subscription] += r.tokens + 2*r.output
+		w.end(r)
+	}
+	return served
+}
+
+func ratio(served map[string]int64, a, b string) float64 {
+	x, y := float64(served[a]), float64(served[b])
+	return max(x, y) / min(x, y)
+}
+
+// One tenant offers ten times as much as the other. While both wait they are served the same number of tokens, whatever the sizes
+// of their requests.
+func TestTenantsThatOfferTenToOneAreServedTheSame(t *testing.T) {
+	for _, r := range []struct {
+		name         string
+		loud, quiet  set
+		loudN        int
+		quietN, runs int
+	}{
+		{"requests of one size", tokens(500, 200), tokens(500, 200), 2000, 200, 380},
+		{"long prompts against short ones", tokens(4000, 100), tokens(200, 150), 1000, 1000, 700},
+		{"long answers against long prompts", tokens(100, 900), tokens(3000, 20), 1000, 300, 500},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			w := newWorld(t, settings(func(s *Settings) {
+				s.Default.Fairness, s.Default.MaxRequests, s.Default.TTL = NewTokenDeficit(), 0, 0
+			}), 1)
+			w.come(tenantIs("first"))
+			for range r.loudN {
+				w.come(tenantIs("loud"), r.loud)
+			}
+			for range r.quietN {
+				w.come(tenantIs("quiet"), r.quiet)
+			}
+			served := w.run(r.runs, nil)
+			if len(w.c.lines[0].bands[0].waiting) != 2 {
+				t.Fatal("both must wait to the end")
+			}
+			if got := ratio(served, "loud", "quiet"); got > 1.1 {
+				t.Errorf("served %v, a ratio of %.2f", served, got)
+			}
+		})
+	}
+}
+
+// The bound that the comment of TokenDeficit states: who waits is served again before the others were served more than
+// n·(quantum + largest request) tokens.
+func TestNobodyStarvesUnderTokenDeficit(t *testing.T) {
+	const tenants, largest = 8, 6000
+	p := NewTokenDeficit()
+	w := newWorld(t, settings(func(s *Settings) { s.Default.Fairness, s.Default.MaxRequests, s.Default.TTL = p, 0, 0 }), 1)
+	w.come(tenantIs("first"))
+	for i := range 400 {
+		for n := range tenants {
+			in := int64(1 + (i*7919+n*104729)%largest)
+			w.come(tenantIs(string(rune('a'+n))), tokens(in, 0))
+		}
+	}
+	since := map[string]int64{}
+	bound := int64(tenants * (p.QuantumTokens + largest))
+	w.run(tenants*200, func(r *request) {
+		id := r.Target.Subscription
+		if id == "first" {
+			return // it does not wait
+		}
+		for other := range since {
+			if other != id {
+				since[other] += r.tokens
+				if since[other] > bound {
+					t.Fatalf("%s waits while the others are served %d tokens, more than %d", other, since[other], bound)
+				}
+			}
+		}
+		since[id] = 0
+	})
+}
+
+func TestWeightsOfTenants(t *testing.T) {
+	p := NewTokenDeficit()
+	p.Weights = map[string]float64{"gold": 3}
+	w := newWorld(t, settings(func(s *Settings) { s.Default.Fairness, s.Default.MaxRequests, s.Default.TTL = p, 0, 0 }), 1)
+	w.come(tenantIs("first"))
+	for range 600 {
+		w.come(tenantIs("gold"), tokens(700, 0))
+		w.come(tenantIs("plain"), tokens(700, 0))
+	}
+	served := w.run(400, nil)
+	if got := float64(served["gold"]) / float64(served["plain"]); got < 2.7 || got > 3.3 {
+		t.Errorf("gold was served %.2f times as much as plain, want 3", got)
+	}
+}
+
+// Who comes back after a while has no credit from the time when it did not wait.
+func TestCreditIsNotBanked(t *testing.T) {
+	w := newWorld(t, settings(func(s *Settings) { s.Default.Fairness, s.Default.MaxRequests, s.Default.TTL = NewTokenDeficit(), 0, 0 }), 1)
+	w.come(tenantIs("busy"))
+	for range 300 {
+		w.come(tenantIs("busy"), tokens(1000, 0))
+	}
+	w.come(tenantIs("rare"), tokens(10, 0))
+	w.run(200, nil) // rare went long ago
+	for range 50 {
+		w.come(tenantIs("rare"), tokens(1000, 0))
+	}
+	served := w.run(40, nil)
+	if got := ratio(served, "busy", "rare"); got > 1.6 {
+		t.Errorf("served %v: rare took what it had not used before", served)
+	}
+}
+
+// A tenant that had more than its share of an endpoint goes elsewhere while others wait.
+func TestAnEndpointIsSharedWhileOthersWait(t *testing.T) {
+	p := NewTokenDeficit()
+	p.EndpointQuantumTokens = 3000
+	f := &Flow{ID: "a"}
+	here, there := pool.Ref{ID: 0, Incarnation: 1}, pool.Ref{ID: 1, Incarnation: 1}
+	for range 4 {
+		p.Booked(f, here, pool.Load{UncachedPrefill: 1000}, 0)
+	}
+	if !p.Barred(f, here, 2) || p.Barred(f, there, 2) {
+		t.Error("4000 tokens at one endpoint bar it and no other")
+	}
+	if p.Barred(f, here, 1) {
+		t.Error("the only endpoint is barred")
+	}
+	p.Relent(f)
+	if p.Barred(f, here, 2) {
+		t.Error("it is barred still")
+	}
+}
+
+func TestOrders(t *testing.T) {
+	slo := func(ms string) set { return header("x-llm-d-slo-ttft-ms", ms) }
+	for _, r := range []struct {
+		name  string
+		by    Ordering
+		sets  []set
+		wants []int // indexes in the order in which they go
+	}{
+		{"first come, first served", NewFCFS(), []set{slo("900"), slo("100"), tokens(1, 1)}, []int{0, 1, 2}},
+		{"earliest deadline first is the order of arrival within a band", NewEDF(), []set{slo("900"), slo("100"), tokens(1, 1)}, []int{0, 1, 2}},
+		{"by the first token that is wanted", NewSLODeadline(), []set{tokens(1, 1), slo("900"), slo("100"), slo("junk")}, []int{2, 1, 0, 3}},
+		{"a number that is too large asks for nothing", NewSLODeadline(), []set{slo("9223372036854775807"), slo("1e300"), slo("-5"), slo("NaN"), slo("5000")}, []int{4, 0, 1, 2, 3}},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			w := newWorld(t, settings(func(s *Settings) { s.Default.Ordering = r.by }), 1)
+			w.come()
+			var all []*request
+			for _, s := range r.sets {
+				all = append(all, w.come(s))
+			}
+			w.run(len(all)+1, nil)
+			for i, want := range r.wants {
+				if w.went[i+1] != all[want] {
+					t.Errorf("place %d is not that of request %d", i, want)
+				}
+			}
+		})
+	}
+}
+
+// A request whose first token is wanted by a time that has passed is not served for nothing.
+func TestWhoIsLateIsDroppedWhenItsTurnComes(t *testing.T) {
+	w := newWorld(t, settings(func(s *Settings) { s.DropLate = true }), 1)
+	first := w.come()
+	late, soon := w.come(header("x-llm-d-slo-ttft-ms", "500")), w.come(header("x-llm-d-slo-ttft-ms", "5000"))
+	w.pass(time.Second)
+	w.end(first)
+	if late.no == nil || late.no.ID.Row().Status != 429 || !soon.runs {
+		t.Errorf("the late one got %v, the other runs: %v", late.no, soon.runs)
+	}
+	w.wantWaiting(0)
+}
+
+func TestProgramsThatWereServedLeastGoFirst(t *testing.T) {
+	w := newWorld(t, settings(func(s *Settings) { s.Default.Fairness = NewProgramAware() }), 1)
+	light := w.come(tenantIs("light"), tokens(10, 10)) // neither waits, and both count
+	w.end(light)
+	heavy := w.come(tenantIs("heavy"), tokens(9000, 900))
+	w.end(heavy)
+	first := w.come()
+	a, b := w.come(tenantIs("heavy")), w.come(tenantIs("light"))
+	w.end(first)
+	if a.runs || !b.runs {
+		t.Error("the one that was served more went first")
+	}
+	w.end(b)
+	w.pass(time.Hour)
+	for range 3 {
+		w.come(tenantIs("light"))
+	}
+}
+
+func TestRoundRobinTakesTurns(t *testing.T) {
+	w := newWorld(t, settings(func(s *Settings) { s.Default.Fairness = NewRoundRobin() }), 1)
+	w.come(tenantIs("z"))
+	for range 3 {
+		for _, id := range []string{"b", "a", "c"} {
+			w.come(tenantIs(id))
+		}
+	}
+	w.run(10, nil)
+	got := ""
+	for _, r := range w.went[1:] {
+		got += r.Target.Subscription
+	}
+	if got != "abcabcabc" {
+		t.Errorf("went %s, want abcabcabc", got)
+	}
+}
