@@ -35,6 +35,11 @@ type Books struct {
 	DecodeTokens  []int64 // expected or, after Progress, known decode of all
 	ContextTokens []int64 // the prompts of all, cached parts included
 
+	// SinceSample is how many tokens more stand in the engine's memory than when its last sample was taken: the uncached prompts and
+	// half of the expected answers of bookings since, less those of bookings that ended; it may be negative. The other half is
+	// that of DecodeTokens, of which on the mean half is still to come.
+	SinceSample []int64
+
 	// BacklogEnds is when the booked prefill is expected to be done, at PrefillPerToken; before now: nothing is booked, or
 	// the engine is late.
 	BacklogEnds     []Instant
@@ -73,6 +78,7 @@ type entry struct {
 	began           Instant // when the first byte came
 	then            reading // of its endpoint's meter at that instant
 	tokens          int64   // what it adds to the contexts that decode
+	held            int64   // what it adds to SinceSample
 	generation      uint32
 	place           int32 // in due; none when the entry is free
 	prev, next      int32 // in the chain of after, or of free entries
@@ -127,6 +133,8 @@ func (b *Books) add(i int32, to Ref, l Load) {
 	b.Requests[to.ID]++
 	b.DecodeTokens[to.ID] += e.decode
 	b.ContextTokens[to.ID] += e.prompt
+	e.held = l.UncachedPrefill + l.Decode/2
+	b.SinceSample[to.ID] += e.held
 	if e.begun {
 		e.prefill = 0 // an answer has begun: its prefill is done, wherever it was
 		b.decodes(e, b.measure(to.ID))
@@ -147,6 +155,7 @@ func (b *Books) remove(i int32) {
 	b.Requests[e.to.ID]--
 	b.DecodeTokens[e.to.ID] -= e.decode
 	b.ContextTokens[e.to.ID] -= e.prompt
+	b.SinceSample[e.to.ID] -= e.held
 	e.decode, e.prompt = 0, 0
 }
 

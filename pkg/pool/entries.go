@@ -67,12 +67,12 @@ func (b *Books) uncount(i int32) {
 
 // seen takes out of AfterSample what was booked before at: a sample asked for then contains it.
 func (b *Books) seen(id ID, at Instant) {
-	for {
-		i := b.after[id].first
-		if i == none || b.entries[i].at >= at {
-			return
-		}
+	for i := b.after[id].first; i != none && b.entries[i].at < at; i = b.after[id].first {
 		b.uncount(i)
+	}
+	b.SinceSample[id] = 0
+	for i := b.after[id].first; i != none; i = b.entries[i].next {
+		b.SinceSample[id] += b.entries[i].held
 	}
 }
 

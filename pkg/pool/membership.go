@@ -125,6 +125,7 @@ func (b *Books) resize(n int) {
 	b.BacklogEnds = wide(b.BacklogEnds, n)
 	b.PrefillPerToken = wide(b.PrefillPerToken, n)
 	b.ContextTokens = wide(b.ContextTokens, n)
+	b.SinceSample = wide(b.SinceSample, n)
 	b.Tallies = wide(b.Tallies, n)
 	b.meters = wide(b.meters, n)
 	b.Samples = wide(b.Samples, n)
@@ -140,6 +141,7 @@ func (b *Books) reset(id ID, perToken time.Duration) {
 	b.Requests[id], b.NoFirstByte[id], b.AfterSample[id] = 0, 0, 0
 	b.PrefillTokens[id], b.DecodeTokens[id] = 0, 0
 	b.BacklogEnds[id], b.PrefillPerToken[id] = 0, perToken
+	b.SinceSample[id] = 0
 	b.ContextTokens[id], b.Tallies[id], b.meters[id] = 0, Tally{}, meter{at: b.clock}
 	b.Samples[id] = NoSample()
 	b.after[id] = chain{none, none}
