@@ -192,6 +192,13 @@ func printHead(w io.Writer, rec *exchange.Record) {
 		fmt.Fprintf(w, ", about %d prompt tokens", rec.PromptTokens)
 	}
 	fmt.Fprintln(w)
+	if q := rec.Queue; q != nil {
+		flow := ""
+		if q.Flow != "" {
+			flow = ", flow " + q.Flow
+		}
+		fmt.Fprintf(w, "waited    %v in band %d%s: %s\n", q.Waited.Round(time.Microsecond), q.Band, flow, q.Why)
+	}
 	if rec.Refused != nil {
 		fmt.Fprintf(w, "refused   %d %s", rec.Refused.Status, rec.Refused.Code)
 		if rec.Refused.Detail != "" {

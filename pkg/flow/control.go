@@ -69,6 +69,7 @@ type Control struct {
 	free     *item
 	watch    Watcher
 
+	all   bool  // some fairness counts all requests
 	rooms Rooms // the detector, if it knows of endpoints and requests wait for them
 }
 
@@ -77,6 +78,11 @@ func NewControl(o Settings) *Control {
 	c := &Control{o: o, sink: reason.Discard{}}
 	if rooms, ok := o.Detector.(Rooms); ok && o.Patient {
 		c.rooms = rooms
+	}
+	for _, s := range append(slices.Clone(o.Bands), o.Default, o.DefaultNegative) {
+		if _, ok := s.Fairness.(AllCounted); ok {
+			c.all = true
+		}
 	}
 	return c
 }
@@ -398,6 +404,7 @@ func (c *Control) bar(now pool.Instant, l *line, r *plugins.Request, it *item, p
 	it.band.owes(it.flow, true)
 	if parked {
 		it.flow.park(l.pool.Changes())
+		r.Stay.Why = whyNowhere
 	}
 	c.review(now)
 }
@@ -487,7 +494,7 @@ func (c *Control) Settle(now pool.Instant, r *plugins.Request, prompt, output in
 
 // count tells a fairness that counts all of a request that did not wait.
 func (c *Control) count(now pool.Instant, r *plugins.Request, prompt, output int64) {
-	if r.PoolIndex < 0 {
+	if r.PoolIndex < 0 || !c.all {
 		return
 	}
 	c.mu.Lock()

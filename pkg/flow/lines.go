@@ -3,6 +3,7 @@ package flow
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -137,6 +138,7 @@ func (c *Control) flow(l *line, b *Band, id string, now pool.Instant) *Flow {
 			return f
 		}
 	}
+	id = strings.Clone(id) // it may be a part of the request's headers
 	f := &Flow{ID: id, emptied: now}
 	b.flows[id] = f
 	return f

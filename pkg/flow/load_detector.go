@@ -29,7 +29,8 @@ type LoadDetector struct {
 	// MaxRequests is how many requests may run at an endpoint; 0 is no bound of their number.
 	MaxRequests int32 `json:"maxRequests" schema:"min=0"`
 
-	// MaxKVUsage is how much of an endpoint's KV cache may be in use, by its last fresh sample and the prompts that are booked.
+	// MaxKVUsage is how much of an endpoint's KV cache may be in use: by its last fresh sample, what was booked and ended since, and
+	// what the answers that run are expected to add.
 	MaxKVUsage float64 `json:"maxKVUsage" schema:"min=0.01,max=1"`
 }
 
@@ -77,8 +78,8 @@ func (d *LoadDetector) HasRoom(v *View, id pool.ID) bool {
 		return false
 	}
 	kv := max(s.KVUsage, 0)
-	if tokens := b.PrefillTokens[id]; tokens > 0 && s.KVUsage >= 0 && s.Blocks > 0 && s.BlockTokens > 0 {
-		kv += float64(tokens) / float64(int64(s.Blocks)*int64(s.BlockTokens))
+	if s.KVUsage >= 0 && s.Blocks > 0 && s.BlockTokens > 0 {
+		kv += float64(b.SinceSample[id]+b.DecodeTokens[id]/2) / float64(int64(s.Blocks)*int64(s.BlockTokens))
 	}
 	return kv < d.MaxKVUsage
 }
@@ -93,8 +94,8 @@ func (d *LoadDetector) fill(v *View, id pool.ID) (fill float64, opens pool.Insta
 		if s.KVUsage > 0 {
 			kv = s.KVUsage
 		}
-		if room := int64(s.Blocks) * int64(s.BlockTokens); s.Blocks > 0 && s.BlockTokens > 0 && s.KVUsage >= 0 {
-			kv += float64(b.PrefillTokens[id]) / float64(room)
+		if s.Blocks > 0 && s.BlockTokens > 0 && s.KVUsage >= 0 {
+			kv += float64(b.SinceSample[id]+b.DecodeTokens[id]/2) / float64(int64(s.Blocks)*int64(s.BlockTokens))
 		}
 	}
 	fill = max(float64(pending)/float64(d.MaxPending), kv/d.MaxKVUsage)

@@ -64,6 +64,10 @@ func (c *Control) place(now pool.Instant, it *item, empty bool) *reason.Refusal 
 		it.deadline = now + pool.Instant(slo)
 	}
 	it.state = stateWaits
+	r.Stay = &plugins.Stay{Band: b.Priority, Flow: it.flow.ID, Why: whyFull}
+	if empty {
+		r.Stay.Why = whyEmpty
+	}
 	if b.requests == 0 && c.o.Weighted {
 		b.pass = max(b.pass, l.pass) // no credit for the time when nobody waited
 	}
@@ -73,6 +77,13 @@ func (c *Control) place(now pool.Instant, it *item, empty bool) *reason.Refusal 
 	c.counts(l, 1, it.bytes)
 	return nil
 }
+
+// Why a request waits, as its record says.
+const (
+	whyFull    = "full"
+	whyEmpty   = "empty"
+	whyNowhere = "nowhere"
+)
 
 // counts keeps the totals.
 func (c *Control) counts(l *line, requests, bytes int64) {

@@ -145,6 +145,9 @@ func (c *Control) settled(now pool.Instant, it *item, o Outcome) {
 		return // no band could be made for its priority
 	}
 	it.band.done[o]++
+	if it.r != nil && it.r.Stay != nil {
+		it.r.Stay.Waited = time.Duration(now - it.at)
+	}
 	if c.watch == nil || it.r == nil {
 		return
 	}

@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/pool"
@@ -16,6 +17,14 @@ type Target struct {
 	Provider     string `json:"provider,omitempty"`
 	Subscription string `json:"subscription,omitempty"`
 	Priority     int32  `json:"priority,omitempty"`
+}
+
+// Stay is how a request waited for room.
+type Stay struct {
+	Waited time.Duration `json:"waitedNanos"`
+	Band   int32         `json:"band"`           // the priority of those among whom it waited
+	Flow   string        `json:"flow,omitempty"` // the tenant; empty for requests without one
+	Why    string        `json:"why"`            // full: its pool was; empty: it had no endpoint; nowhere: none was left for this request
 }
 
 // Request is what is known so far, grouped by the phase that writes it. It lives until Settle has run and is not kept
@@ -61,6 +70,9 @@ type Request struct {
 	// Owner runs the request; it is nobody else's business. Place is the queue's: where the request waits, nil for nowhere.
 	Owner any
 	Place any
+
+	// Admit: how the request waited; nil if it did not. The queue writes it, and leaves it alone when the waiting is over.
+	Stay *Stay
 
 	values []cell
 	wake   func()
