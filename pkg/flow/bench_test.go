@@ -46,7 +46,7 @@ func passing(tb testing.TB, n int) (pass func(now pool.Instant)) {
 		if fits, no := q.Fits(c, books); !fits || no != nil {
 			tb.Fatal("it does not fit")
 		}
-		q.Booked(r, s.Slots[0].Ref, pool.Load{})
+		q.Admitted(r, s.Slots[0].Ref, pool.Load{})
 	}
 }
 
