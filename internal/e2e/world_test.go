@@ -57,6 +57,7 @@ type options struct {
 	envoy  string // the shipped configuration: edges.yaml, override.yaml or usage.yaml
 	edit   func(yaml string) string
 	picker []string // further flags
+	config string   // the picker's; empty is pickerConfig
 	speed  float64
 	secure bool // the picker serves with TLS
 	hangs  bool // the picker is made to hang: message_timeout as shipped, else one that a stalled test machine does not meet
@@ -98,13 +99,8 @@ func newWorld(t *testing.T, o options) *world {
 	w.url = fmt.Sprintf("http://127.0.0.1:%d", w.port)
 	w.envoyAdmin = fmt.Sprintf("http://127.0.0.1:%d", first+pods+4)
 
-	var endpoints strings.Builder
-	endpoints.WriteString("endpoints:\n")
-	for i := range pods {
-		fmt.Fprintf(&endpoints, "- {name: pod-%d, address: 127.0.0.1, port: \"%d\"}\n", i, first+i)
-	}
-	w.write("endpoints.yaml", endpoints.String())
-	w.write("picker.yaml", pickerConfig)
+	w.write("endpoints.yaml", w.endpoints())
+	w.write("picker.yaml", cmp.Or(o.config, pickerConfig))
 	w.startPicker()
 
 	shipped, err := os.ReadFile(filepath.Join("..", "..", "manifests", "envoy", o.envoy))
@@ -150,6 +146,16 @@ func newWorld(t *testing.T, o options) *world {
 	})
 	w.settled()
 	return w
+}
+
+// endpoints is the endpoint file with all pods.
+func (w *world) endpoints() string {
+	var b strings.Builder
+	b.WriteString("endpoints:\n")
+	for i, at := range w.fleet.Addrs() {
+		fmt.Fprintf(&b, "- {name: pod-%d, address: 127.0.0.1, port: \"%d\"}\n", i, at.Port())
+	}
+	return b.String()
 }
 
 func (w *world) write(name, text string) {

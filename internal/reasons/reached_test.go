@@ -50,6 +50,36 @@ func named(text, header, value string) reached {
 	}
 }
 
+// batch has an objective whose requests may be dropped, and one that is urgent.
+const batch = "objectives:\n- {name: batch, priority: -1}\n- {name: chat, priority: 1}\n"
+
+// crowded has a request that may be dropped run at each endpoint, and then an urgent one wait; then is what happens to the former
+// before.
+func crowded(via exchange.Via, then func(*world, *exchange.Exchange)) reached {
+	return func(t *testing.T) *heard {
+		w := newWorld(t, byChance+`- {type: concurrency-detector, parameters: {maxConcurrency: 1}}
+- {type: flow-control, parameters: {saturationDetectorRef: concurrency-detector, enableEviction: true}}
+`+batch, nil)
+		var last *exchange.Exchange
+		for range 2 {
+			last, _ = w.forwarded(w.ask(via, hello, "x-llm-d-inference-objective", "batch"))
+			if then != nil {
+				then(w, last)
+			}
+		}
+		urgent, a := w.ask(seesHeaders, hello, "x-llm-d-inference-objective", "chat")
+		if a.Do != exchange.Hold {
+			t.Fatalf("the urgent one does not wait: %v", a.Do)
+		}
+		if a = last.Resume(w.now); then != nil {
+			return w.heard
+		}
+		w.refuses(reason.Evicted, a)
+		w.forwarded(urgent, urgent.Resume(w.now))
+		return w.heard
+	}
+}
+
 // streamed is a reason of an event stream whose usage a hook wants.
 func streamed(events string) reached {
 	return noted(with("test-usage-hook"), seesAll, hello, func(w *world, x *exchange.Exchange, a exchange.Action) {
@@ -273,6 +303,17 @@ schedulingProfiles:
 			}
 			return w.heard
 		},
+		reason.DroppedEarly: func(t *testing.T) *heard {
+			w := newWorld(t, byChance+"- type: probabilistic-admitter\n"+batch, nil)
+			for range 10 {
+				w.forwarded(w.ask(seesHeaders, hello))
+			}
+			_, a := w.ask(seesHeaders, hello, "x-llm-d-inference-objective", "batch")
+			w.refuses(reason.DroppedEarly, a)
+			return w.heard
+		},
+		reason.Evicted:         crowded(seesHeaders, nil),
+		reason.NotRevocable:    crowded(exchange.Via{Adapter: "test"}, func(w *world, x *exchange.Exchange) { x.End(w.now, exchange.Ending{From: exchange.FromStream}) }),
 		reason.HookPanic:       noted(with("test-bad-hook"), seesHeaders, hello, nil),
 		reason.HeadersTooLarge: refused(reason.HeadersTooLarge, byChance, func(o *exchange.Options) { o.MaxHeaderCount = 3 }, "POST", chat, hello, "x-one", "1", "x-two", "2"),
 		reason.HeldBytesFull:   refused(reason.HeldBytesFull, byChance, func(o *exchange.Options) { o.MaxHeldBytes = 10 }, "POST", chat, hello),

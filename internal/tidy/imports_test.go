@@ -58,7 +58,7 @@ func house() []room {
 		{"pkg/gateway/proxy", append([]string{"pkg/exchange", "pkg/gateway/clock"}, seen...), false},
 		{"pkg/gateway/providers", append([]string{"pkg/exchange", "pkg/gateway/clock"}, seen...), false},
 		{"pkg/gateway/ports", append([]string{"pkg/config/files"}, words...), false},
-		{"pkg/gateway/admin", append([]string{"pkg/pool/telemetry", "pkg/pool/discovery", "pkg/gateway/clock"}, decided...), false},
+		{"pkg/gateway/admin", append([]string{"pkg/flow", "pkg/pool/telemetry", "pkg/pool/discovery", "pkg/gateway/clock"}, decided...), false},
 
 		{"pkg/cli", []string{"pkg/...", "simulator/...", "benchmarks/..."}, false},
 		{"cmd/fairlead", []string{"pkg/catalog", "pkg/cli"}, false},

@@ -78,6 +78,7 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 		return err
 	}
 	metrics := newMetrics(f, file, built, log)
+	watchQueue(metrics, built)
 	r.metrics = metrics
 	run, stop := context.WithCancel(context.Background()) // what serves outlives ctx by the drain
 	defer stop()

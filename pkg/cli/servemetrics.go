@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 
 	"github.com/fairlead/fairlead/pkg/config"
+	"github.com/fairlead/fairlead/pkg/flow"
 	"github.com/fairlead/fairlead/pkg/gateway/admin"
 	"github.com/fairlead/fairlead/pkg/kvindex"
 	"github.com/fairlead/fairlead/pkg/plugins"
@@ -17,6 +18,13 @@ func newMetrics(f *serveFlags, file *config.File, built *plugins.Built, log *slo
 		Log: log, Configuration: metered(built), LabelSets: f.labelSets, Legacy: f.legacyMetrics || file.LegacyMetrics,
 		Version: version, Commit: commit(),
 	})
+}
+
+// watchQueue has the queue of a configuration tell the metrics of who leaves it. It is called before the first request.
+func watchQueue(m *admin.Metrics, built *plugins.Built) {
+	if q, ok := built.Queue().(*flow.Queue); ok {
+		q.Watch(m)
+	}
 }
 
 // metered returns what metrics take from a configuration.

@@ -205,6 +205,7 @@ func (r *reloader) replace(file *config.File, built *plugins.Built) (refused []s
 		r.log.Warn("the configuration's discovery is not used, since --endpoints is given; only a start without it changes that",
 			"discovery", d.Path, "endpoints", r.f.endpointsFile)
 	}
+	watchQueue(r.metrics, built)
 	next, err := old.Replace(r.clock.Now(), built, pools, string(file.Effective()), file.Digest())
 	if err != nil {
 		return []string{err.Error()}

@@ -64,6 +64,9 @@ type Answers struct {
 func (f *File) Explain(built *plugins.Built) Explanation {
 	x := Explanation{File: f.Name, APIVersion: f.APIVersion, Digest: f.digest, Layout: built.Layout()}
 	x.Answers = answersOf(x.Wants)
+	if built.Evicts() {
+		x.Answers.Why = append(x.Answers.Why, "requests of a priority below 0 may be taken back until their answer's headers come; not where a gateway shows no response headers (mode blind)")
+	}
 	for _, l := range x.Layout.Plugins {
 		p := PluginExplained{Name: l.Name, Type: l.Type, Idle: l.Idle}
 		decl := f.doc.plugin(l.Name)

@@ -29,7 +29,6 @@ func (o otherType) advice(entries []plugins.Entry) string {
 // The advice that several types share.
 const (
 	doFlow     = "remove it with the flowControl section"
-	doEviction = "remove it: running requests are not evicted here"
 	doPrefix   = "remove it: the approximate prefix producer is added by itself"
 	doLatency  = "remove it: latencies are not predicted here"
 	doDisagg   = "remove it and use one profile: prefill and decode are not split here"
@@ -83,7 +82,7 @@ var otherTypes = [...]otherType{
 
 	// Request control.
 	{typ: "disaggregatedset-rollout-screener", do: doDisagg}, {typ: "latency-slo-admitter", do: "remove it: what cannot keep its target is not refused before it is scheduled"},
-	{typ: "probabilistic-admitter", do: "remove it: requests are not shed by priority here"},
+	{typ: "probabilistic-admitter"},
 	{typ: "agent-identity", do: doSession}, {typ: "request-attribute-reporter"}, {typ: "destination-endpoint-served-verifier"},
 
 	// Parsers.
@@ -95,7 +94,7 @@ var otherTypes = [...]otherType{
 	{typ: "fcfs-ordering-policy", do: doFlow}, {typ: "edf-ordering-policy", do: doFlow}, {typ: "slo-deadline-ordering-policy", do: doFlow},
 	{typ: "static-usage-limit-policy", do: doFlow}, {typ: "priority-holdback-policy", do: doFlow}, {typ: "soft-reflective-ceiling-policy", do: doFlow},
 	{typ: "utilization-detector", do: doFlow}, {typ: "concurrency-detector", do: doFlow},
-	{typ: "sheddable-eviction-filter", do: doEviction}, {typ: "priority-then-time-eviction-order-policy", do: doEviction},
+	{typ: "sheddable-eviction-filter"}, {typ: "priority-then-time-eviction-order-policy"},
 
 	// Data layer.
 	{typ: "metrics-data-source"}, {typ: "core-metrics-extractor"},

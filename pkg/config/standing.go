@@ -21,7 +21,7 @@ type (
 	tokenEstimate struct {
 		ModelName string `json:"modelName"`
 	}
-	pathParser struct{}
+	pathParser struct{} // and whatever else has no parameters
 )
 
 const tokensStand = "prompts are counted at 4 bytes per token, unless the client sends token ids"
@@ -39,6 +39,9 @@ var standingTypes = [...]typeInfo{
 	{typ: "sglanghttp-parser", make: func() any { return &pathParser{} }},
 	{typ: "vllmgrpc-parser", make: func() any { return &pathParser{} }},
 	{typ: "vertexai-parser", make: func() any { return &pathParser{} }},
+	// Who is taken back, and in which order: enableEviction of flowControl switches it on.
+	{typ: "sheddable-eviction-filter", make: func() any { return &pathParser{} }},
+	{typ: "priority-then-time-eviction-order-policy", make: func() any { return &pathParser{} }},
 	{typ: "passthrough-parser", make: func() any { return &pathParser{} }},
 }
 

@@ -72,8 +72,7 @@ flowControl:
 			`13:35: saturationDetector: pluginRef: no plugin is named "fcfs-ordering-policy"`,
 			`14:44: flowControl: defaultPriorityBand: fairnessPolicyRef: no plugin is named "turns"`,
 			`15:64: plugin "flow-control": priorityBands[0].maxRequests is "many"; write a quantity, such as 64, 512Mi or 2G`}},
-		{"flow control that revokes what runs", with("", "featureGates: [flowControl]\nflowControl: {enableEviction: true}\n"), []string{
-			"10:31: flowControl: enableEviction: requests that run are not revoked in this version; remove it"}},
+		{"flow control that revokes what runs", with("- type: sheddable-eviction-filter\n- type: priority-then-time-eviction-order-policy\n", "featureGates: [flowControl]\nflowControl: {enableEviction: true}\n"), nil},
 		{"flow control beside a queue", with("- type: flow-control\n", "featureGates: [flowControl]\n"), []string{
 			"10:16: llm-d's flow control is asked for beside a queue that is declared as a plugin; remove one of the two"}},
 		{"a mistyped saturation detector", with("", "saturationDetector: {queueDepth: 5}\n"), []string{

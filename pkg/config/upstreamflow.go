@@ -140,14 +140,11 @@ func isQueue(p *pluginDecl) bool { _, ok := p.value.(plugins.Queue); return ok }
 // said as llm-d has it.
 func (r *reader) flowQueue(d *document, detector *detectorDecl, entries []plugins.Entry) {
 	s := &d.upstream.flow
-	if evict := s.fields["enableEviction"]; evict != nil && !r.eviction(evict) {
-		return
-	}
 	params := &yaml.Node{Kind: yaml.MappingNode, Line: s.at.line, Column: s.at.column}
 	for _, name := range []string{"maxRequests", "maxBytes"} {
 		set(params, name, given(s.fields[name], "0"))
 	}
-	for _, name := range []string{"defaultRequestTTL", "noEndpointRequestTTL"} {
+	for _, name := range []string{"defaultRequestTTL", "noEndpointRequestTTL", "enableEviction"} {
 		if v := s.fields[name]; v != nil {
 			set(params, name, v)
 		}
@@ -176,15 +173,6 @@ func (r *reader) flowQueue(d *document, detector *detectorDecl, entries []plugin
 		set(params, "priorityBands", bands)
 	}
 	r.stage(d, flowQueue, params, entries)
-}
-
-// eviction reports whether the section can be honoured: revoking what runs is not asked for.
-func (r *reader) eviction(v *yaml.Node) bool {
-	if r.boolean(&yaml.Node{Value: "enableEviction"}, v, "flowControl") {
-		r.errorf(at(v), CodeUnsupported, "remove it", "flowControl: enableEviction: requests that run are not revoked in this version")
-		return false
-	}
-	return true
 }
 
 // flowBand makes the parameters of a band. Bounds that are not given, or 0, are those that llm-d has.

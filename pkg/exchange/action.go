@@ -39,6 +39,8 @@ type Action struct {
 	Reply *openai.Reply
 	// Respond is what we must see of the answer.
 	Respond plugins.Parts
+	// Revocable says that a request that is forwarded may be taken back before its answer begins: the adapter is woken then.
+	Revocable bool
 }
 
 // Via is what an adapter knows of its transport when the headers arrive.

@@ -60,6 +60,7 @@ type Exchange struct {
 	respond plugins.Parts
 	refusal *reason.Refusal
 	pending *Action // decided by the dispatcher, to be fetched by Resume
+	revoked *Action // the reply of a request that was taken back
 
 	// Respond.
 	tried       int // index into legs[0] of the endpoint that is being tried
@@ -193,15 +194,9 @@ func (x *Exchange) described(now pool.Instant, s *openai.Summary, by Said) Actio
 	return x.advance(now)
 }
 
-// Identified says in virtual time what control headers would have said. It is called before Described.
-func (x *Exchange) Identified(fairnessID, objective string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.r.FairnessID, x.r.Objective = fairnessID, objective
-}
-
 // Resume is called after Wake: it fetches what was decided meanwhile, or enters the holding stage again. Without cause it
-// returns Hold again.
+// returns Hold again, and Ignore for a request that is on its way. Where its Action said Revocable, such a request may be
+// woken, too: Reply then says that it was taken back.
 func (x *Exchange) Resume(now pool.Instant) Action { return x.held(now, x.resumed(now)) }
 
 func (x *Exchange) resumed(now pool.Instant) Action {
@@ -213,7 +208,7 @@ func (x *Exchange) resumed(now pool.Instant) Action {
 		x.pending = nil
 		return a
 	case x.step == stepForwarded || x.step == stepRefused || x.settled:
-		return Action{Do: Ignore}
+		return x.takenBack()
 	case x.s.draining.Load():
 		return x.refuse(now, &reason.Refusal{ID: reason.ShuttingDown})
 	}

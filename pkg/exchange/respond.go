@@ -20,7 +20,7 @@ func (x *Exchange) Failed(now pool.Instant, at netip.AddrPort, why reason.ID) Ac
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.step != stepForwarded || x.answered || x.settled {
-		return Action{Do: Ignore}
+		return x.takenBack()
 	}
 	first := &x.legs[0]
 	if x.via.Walks {
@@ -35,7 +35,7 @@ func (x *Exchange) Failed(now pool.Instant, at netip.AddrPort, why reason.ID) Ac
 	x.tried++
 	x.pool().Move(now, first.booking, first.refs[x.tried], first.load)
 	x.to = first.addrs[x.tried:]
-	return Action{Do: Forward, To: x.to, Out: x.out, Respond: x.respond}
+	return Action{Do: Forward, To: x.to, Out: x.out, Respond: x.respond, Revocable: x.s.o.Built.Evicts()}
 }
 
 // walked notes how far the other side has come in the list. An endpoint that is not on it is tried when all of it were.
@@ -80,15 +80,16 @@ func (x *Exchange) Malformed(now pool.Instant, what string) Action {
 }
 
 // Response brings the answer's headers and who served; served is invalid where the transport does not say. The action's
-// Out holds what the response's headers get.
+// Out holds what the response's headers get. Reply says that the request was taken back meanwhile: the client gets that answer.
 func (x *Exchange) Response(now pool.Instant, h openai.Headers, served netip.AddrPort, end bool) Action {
 	if !x.s.responses.Load() && !x.s.responses.Swap(true) {
 		x.s.sweepAborted(now)
 	}
 	x.mu.Lock()
 	if x.step != stepForwarded || x.answered || x.settled {
+		a := x.takenBack()
 		x.mu.Unlock()
-		return Action{Do: Ignore}
+		return a
 	}
 	x.answered, x.firstByte = true, now
 	x.letGoOfBytes()

@@ -94,6 +94,17 @@ func (s *Scheduler) Running() []*Scheduler {
 	return *s.all.Load()
 }
 
+// Queues returns the queues of the schedulers that have exchanges that are not over, and that of the one in force, which is the
+// last; those without one have none.
+func (s *Scheduler) Queues() (all []plugins.Queue) {
+	for _, of := range s.Running() {
+		if q := of.o.Built.Queue(); q != nil {
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
 // retire forgets schedulers that were replaced and are quiet.
 func (s *Scheduler) retire() {
 	done := func(of *Scheduler) bool { return of != s.current.Load() && of.Quiet() }

@@ -152,7 +152,7 @@ func (x *Exchange) commit(now pool.Instant, plan *plugins.Plan) Action {
 	s.expect(x, now+pool.Instant(s.o.BookingDeadline))
 	s.ring.put(x.record(), s.o.ConfigText)
 	s.meter().Decided(x.metered(), 0, now-x.began)
-	return Action{Do: Forward, To: x.to, Out: x.out, Respond: x.respond}
+	return Action{Do: Forward, To: x.to, Out: x.out, Respond: x.respond, Revocable: s.o.Built.Evicts()}
 }
 
 // letGo is called by the dispatcher when the queue lets the request go: it is decided and booked before the next one

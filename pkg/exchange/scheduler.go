@@ -113,11 +113,9 @@ func (r *run) scheduler(o Options) (*Scheduler, error) {
 	return &Scheduler{run: r, o: o, cycles: make([]sync.Pool, len(o.Built.Plans))}, nil
 }
 
-// begin gives the queue its pools, and has it asked when they change.
+// begin gives plugins their pools, and has the queue asked when they change.
 func (s *Scheduler) begin() {
-	if q := s.o.Built.Queue(); q != nil {
-		q.Attach(s.o.Pools, s.o.Sink)
-	}
+	s.o.Built.Attach(s.o.Pools, s.o.Sink)
 	for _, p := range s.o.Pools {
 		p.Watch(s.poolChanged)
 	}
@@ -234,6 +232,9 @@ func (s *Scheduler) release(now pool.Instant) {
 		for {
 			r, no, ok := s.o.Built.Next(s.o.Sink, now)
 			if !ok {
+				if s.evict(now) {
+					continue
+				}
 				break
 			}
 			r.Owner.(*Exchange).letGo(now, no)

@@ -34,6 +34,9 @@ type Settings struct {
 	// HoldEmpty has requests wait while a pool has no endpoint; else they are refused at once.
 	HoldEmpty bool
 
+	// Evict has requests of a priority below 0 taken back that run, for requests of a higher one that wait.
+	Evict bool
+
 	RetryMin, RetryMax time.Duration // bounds of Retry-After
 }
 
@@ -529,6 +532,11 @@ func (c *Control) review(now pool.Instant) {
 		}
 		if l.until != 0 {
 			earlier(max(l.until, now+1))
+		}
+		if c.o.Evict {
+			if at := c.nextRound(l); at > now {
+				earlier(at)
+			}
 		}
 		empty := !takes(l.pool.Snapshot())
 		for _, b := range l.bands {

@@ -29,6 +29,7 @@ type line struct {
 	pass       float64 // of the weighted band that went last
 	rate       drain
 	swept      pool.Instant
+	evictions  evictions
 }
 
 // gate is what Next found of one pool.

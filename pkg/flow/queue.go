@@ -70,6 +70,13 @@ type Queue struct {
 	// DropLate refuses a request whose header asks for its first token by a time that has passed when its turn comes.
 	DropLate bool `json:"dropLate"`
 
+	// EnableEviction has requests of a priority below 0 taken back that run, while their pool is too full for requests of a
+	// higher priority that wait: the lowest priority first, and of it the newest. Their clients get 429 evicted, and their
+	// engines see them go. That is possible until the answer's headers come, and never in the midst of an answer; engines send
+	// the headers of an event stream at once, so that it is requests without stream that can be taken back while they run. Where
+	// a gateway shows no response headers it is not possible, which is noted as not_revocable.
+	EnableEviction bool `json:"enableEviction"`
+
 	// RetryAfterMin is the least that refusals say in Retry-After, which is worked out from how fast the queue drains.
 	RetryAfterMin time.Duration `json:"retryAfterMin" schema:"min=1s"`
 
@@ -119,6 +126,7 @@ const (
 var (
 	_ plugins.Queue       = (*Queue)(nil)
 	_ plugins.Settler     = (*Queue)(nil)
+	_ plugins.Evictor     = (*Queue)(nil)
 	_ plugins.Provisioner = (*Queue)(nil)
 )
 
@@ -143,7 +151,7 @@ func (q *Queue) Provision(b *plugins.Builder) error {
 		MaxRequests: int64(q.MaxRequests), MaxBytes: int64(q.MaxBytes), MaxBands: int(q.MaxPriorityBands), MaxFlows: int(q.MaxFlowsPerBand),
 		BandIdle: bandIdle, FlowIdle: flowIdle, Weighted: q.BandSharing == "weighted",
 		Detector: NewLoadDetector(), Ceilings: NewStaticLimit(), Patient: q.LateBinding, DropLate: q.DropLate, HoldEmpty: q.HoldWhenEmpty,
-		RetryMin: q.RetryAfterMin, RetryMax: q.RetryAfterMax,
+		Evict: q.EnableEviction, RetryMin: q.RetryAfterMin, RetryMax: q.RetryAfterMax,
 	}
 	if q.RetryAfterMin > q.RetryAfterMax {
 		return fmt.Errorf("retryAfterMin is %v, above retryAfterMax %v; exchange the two", q.RetryAfterMin, q.RetryAfterMax)
@@ -234,7 +242,24 @@ func (q *Queue) Enter(r *plugins.Request) plugins.Verdict { return q.Control.Ent
 // Admitted charges a request that goes.
 func (q *Queue) Admitted(r *plugins.Request, to pool.Ref, load pool.Load) {
 	q.Control.Booked(r.Now, r, to, load)
+	if q.EnableEviction {
+		q.Control.runs(r)
+	}
 }
+
+// Evicts reports whether running requests may be taken back.
+func (q *Queue) Evicts() bool { return q.EnableEviction }
+
+// Wants says that it looks at first bytes, from where on a request is not taken back.
+func (q *Queue) Wants() plugins.Parts {
+	if q.EnableEviction {
+		return plugins.FirstByte
+	}
+	return 0
+}
+
+// Respond hears of the first byte.
+func (q *Queue) Respond(r *plugins.Request, _ plugins.Parts, _ []byte) { q.Control.began(r) }
 
 // Nobody has a request wait whose endpoints are too busy.
 func (q *Queue) Nobody(r *plugins.Request, why *reason.Refusal) bool {
@@ -250,5 +275,12 @@ func (q *Queue) Settle(r *plugins.Request, o plugins.Outcome) {
 	if it, ok := r.Place.(*item); ok {
 		began = it.at
 	}
-	q.Control.Settle(began+pool.Instant(o.Total), r, o.Prompt, o.Out)
+	if q.EnableEviction {
+		q.Control.began(r)
+	}
+	output := o.Out
+	if o.Ending == reason.Evicted {
+		output = 0
+	}
+	q.Control.Settle(began+pool.Instant(o.Total), r, o.Prompt, output)
 }

@@ -73,6 +73,7 @@ type PoolStats struct {
 	Saturation Saturation // as of the instant for which Stats was asked
 	Empty      bool       // no endpoint takes requests
 	Bands      []BandStats
+	Evictions  []EvictionStats // by priority, lowest first
 }
 
 // BandStats is one band.
@@ -120,6 +121,7 @@ func (c *Control) Stats(now pool.Instant) Stats {
 			}
 			p.Bands = append(p.Bands, s)
 		}
+		p.Evictions = l.evictions.stats()
 		out.Pools = append(out.Pools, p)
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
 )
 
 // Entry is one line of the catalogue.
@@ -474,6 +475,15 @@ func (b *Built) Tickers(yield func(Ticker) bool) {
 	for _, it := range b.tickers {
 		if !yield(it.value.(Ticker)) {
 			return
+		}
+	}
+}
+
+// Attach gives their pools to the plugins that look at them.
+func (b *Built) Attach(pools []*pool.Pool, sink reason.Sink) {
+	for _, it := range b.instances {
+		if a, ok := it.value.(Attacher); ok {
+			a.Attach(pools, sink)
 		}
 	}
 }

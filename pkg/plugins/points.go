@@ -62,6 +62,12 @@ func (v Verdict) Passes() bool { return v.Refusal == nil && v.Reply == nil && v.
 // Forever is the instant of a hold that has no deadline of its own: whoever holds ends it.
 const Forever = pool.Instant(math.MaxInt64)
 
+// Attacher is implemented by a plugin that looks at pools outside of a decision, such as a stage that asks how busy they are.
+type Attacher interface {
+	// Attach tells it the pools, aligned with those of the configuration, once and before the first request.
+	Attach(pools []*pool.Pool, sink reason.Sink)
+}
+
 // Queue is the one stage that waits for capacity. Its Enter passes a request that need not wait, and holds others with
 // Until Forever: it ends their waiting itself, by Next.
 //
@@ -70,9 +76,7 @@ const Forever = pool.Instant(math.MaxInt64)
 // inside the pool's critical section, and may not call the pool; all other methods may be called from any goroutine.
 type Queue interface {
 	Stage
-
-	// Attach tells the queue the pools, aligned with those of the configuration, once and before the first request.
-	Attach(pools []*pool.Pool, sink reason.Sink)
+	Attacher
 
 	// Next hands out a request that may go now, or one whose waiting is over with a refusal; ok is false when there is none.
 	Next(now pool.Instant) (r *Request, no *reason.Refusal, ok bool)
@@ -99,6 +103,21 @@ type Queue interface {
 
 	// Drain has Next hand out everybody, whether there is room or not: they are refused, since the process ends.
 	Drain()
+}
+
+// Evictor is implemented by a queue that takes running requests back, to make room for those that wait. Whoever runs the queue
+// asks for Evict whenever Next has nobody left, and calls neither for two threads at a time.
+type Evictor interface {
+	// Evicts reports whether it may ever take a request back; what adapters need for that costs something.
+	Evicts() bool
+
+	// Evict names a request that was booked, to be taken back before its answer begins, and the refusal that its client gets;
+	// ok is false where there is none. Evicted is called for each that it names.
+	Evict(now pool.Instant) (r *Request, no *reason.Refusal, ok bool)
+
+	// Evicted says whether a request was taken back. If not, it will never be: its answer had begun, or its transport shows
+	// nothing of it any more. One that was is settled as well, with the refusal's reason.
+	Evicted(now pool.Instant, r *Request, taken bool)
 }
 
 // Describer makes facts of the request, once, after it was resolved and before it is admitted.

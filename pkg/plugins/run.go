@@ -149,6 +149,31 @@ func (b *Built) Next(sink reason.Sink, now pool.Instant) (r *Request, no *reason
 	return r, no, ok
 }
 
+// Evicts reports whether the queue takes running requests back.
+func (b *Built) Evicts() bool {
+	e, ok := b.queue.(Evictor)
+	return ok && e.Evicts()
+}
+
+// Evict asks the queue for a request that is to be taken back. A panic takes nobody back.
+func (b *Built) Evict(sink reason.Sink, now pool.Instant) (r *Request, no *reason.Refusal, ok bool) {
+	e, is := b.queue.(Evictor)
+	if !is || !e.Evicts() {
+		return nil, nil, false
+	}
+	if guard(sink, reason.PluginPanic, b.queueName, func() { r, no, ok = e.Evict(now) }) != nil {
+		return nil, nil, false
+	}
+	return r, no, ok
+}
+
+// Evicted tells the queue what became of a request that it named.
+func (b *Built) Evicted(sink reason.Sink, now pool.Instant, r *Request, taken bool) {
+	if e, is := b.queue.(Evictor); is {
+		_ = guard(sink, reason.PluginPanic, b.queueName, func() { e.Evicted(now, r, taken) })
+	}
+}
+
 func (b *Built) queueName() string {
 	if i := b.QueueStage(); i >= 0 {
 		return b.stages[AtAdmit][i].name

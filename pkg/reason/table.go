@@ -63,6 +63,11 @@ const (
 	IdentityIgnored
 	ObjectiveUnknown
 
+	// Requests below priority 0.
+	DroppedEarly
+	Evicted
+	NotRevocable
+
 	// Bounds of the process.
 	HeadersTooLarge
 	HeldBytesFull
@@ -237,6 +242,15 @@ var table = [...]Row{
 	ObjectiveUnknown: {Code: "objective_unknown",
 		Means:  "a request names an objective that the configuration does not have for its pool; its priority is 0",
 		Remedy: "add it to objectives, or correct the header x-llm-d-inference-objective"},
+	DroppedEarly: {Code: "dropped_early", Status: 429, RetryAfter: time.Second, Dropped: "rejected-saturated",
+		Means:  "the request may be dropped, and its pool is getting full",
+		Remedy: "retry after the time that Retry-After gives, or ask by an objective whose priority is not below 0"},
+	Evicted: {Code: "evicted", Status: 429, RetryAfter: time.Second, Dropped: "evicted-priority",
+		Means:  "the request may be dropped, and was taken back before its answer began, for one of higher priority",
+		Remedy: "retry after the time that Retry-After gives, or ask by an objective whose priority is not below 0"},
+	NotRevocable: {Code: "not_revocable",
+		Means:  "a request that runs could not be taken back, since its gateway shows nothing of it until its answer has ended",
+		Remedy: "have the gateway send response headers to the picker, as the shipped bootstraps do, or set enableEviction: false"},
 	HeadersTooLarge: {Code: "headers_too_large", Status: 431,
 		Means:  "the request has more headers, or more bytes of them, than is taken",
 		Remedy: "send fewer headers, or raise --max-header-count or --max-header-bytes"},

@@ -43,7 +43,8 @@ type Handlers struct {
 // New returns the handlers, and adds the gauges of the pools to the metrics.
 func New(o Options) Handlers {
 	a := &admin{o}
-	o.Metrics.registry.MustRegister(newGauges(a.books, func() string { return o.Config().Digest }), newPoolGauges(a.books, o.Metrics.legacy))
+	o.Metrics.registry.MustRegister(newGauges(a.books, func() string { return o.Config().Digest }), newPoolGauges(a.books, o.Metrics.legacy),
+		newQueueGauges(a.queue, o.Metrics.legacy))
 	metrics, debug := http.NewServeMux(), http.NewServeMux()
 	metrics.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics.registry, promhttp.HandlerOpts{}))
 	metrics.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -52,6 +53,7 @@ func New(o Options) Handlers {
 	debug.HandleFunc("GET /debug/decisions/{id}", a.decision)
 	debug.HandleFunc("GET /debug/books", func(w http.ResponseWriter, _ *http.Request) { write(w, a.books()) })
 	debug.HandleFunc("GET /debug/latency", a.latency)
+	debug.HandleFunc("GET /debug/queue", func(w http.ResponseWriter, _ *http.Request) { write(w, a.queue()) })
 	debug.HandleFunc("GET /debug/config", a.config)
 	if o.Profiles {
 		debug.HandleFunc("GET /debug/pprof/", pprof.Index)
@@ -82,6 +84,8 @@ func (h Handlers) OnePort() http.Handler {
 type admin struct{ o Options }
 
 func (a *admin) books() Books { return readBooks(a.o.Clock(), a.o.Scheduler()) }
+
+func (a *admin) queue() Queue { return readQueue(a.o.Clock(), a.o.Scheduler()) }
 
 func (a *admin) readyz(w http.ResponseWriter, _ *http.Request) {
 	if err := a.ready(); err != nil {

@@ -58,17 +58,20 @@ type reads struct{}
 func (reads) Phase() plugins.Phase                   { return plugins.AtDescribe }
 func (reads) Enter(*plugins.Request) plugins.Verdict { return plugins.Verdict{} }
 
-func newWorld(t *testing.T, set func(*Options)) *world {
+// part is a plugin of a world.
+type part struct {
+	name string
+	v    any
+}
+
+func newWorld(t *testing.T, set func(*Options), more ...part) *world {
 	t.Helper()
 	w := &world{t: t, m: NewMetrics(MetricsOptions{}), now: pool.Instant(10 * time.Second), draining: make(chan struct{})}
 	spec := plugins.Spec{
 		Profiles: []plugins.ProfileSpec{{Name: "p", Plugins: []plugins.RefSpec{{Ref: "picker"}}}},
 		Pools:    []plugins.PoolSpec{{Name: "default", Handler: "handler", Profiles: []string{"p"}}},
 	}
-	for _, p := range []struct {
-		name string
-		v    any
-	}{{"handler", profiles.NewSingle()}, {"picker", first{}}, {"reads", reads{}}} {
+	for _, p := range append(more, part{"handler", profiles.NewSingle()}, part{"picker", first{}}, part{"reads", reads{}}) {
 		spec.Plugins = append(spec.Plugins, plugins.PluginSpec{Name: p.name, Type: p.name, Construct: func() (any, error) { return p.v, nil }})
 	}
 	built, err := plugins.Build(spec, nil)

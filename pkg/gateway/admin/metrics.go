@@ -26,6 +26,7 @@ type Metrics struct {
 	reasons []occurrences // by reason.ID
 
 	upstream *upstream
+	stays    *stays
 	outcomes table[decided, prometheus.Counter]
 	pools    table[string, poolSeries]
 	endings  table[ended, prometheus.Observer]
@@ -141,6 +142,7 @@ func NewMetrics(o MetricsOptions) *Metrics {
 		c := messages.WithLabelValues(kind)
 		return &c
 	}
+	m.stays = newStays(&families{m.registry, o.Legacy}, counter, histogram, m.upstream, o.LabelSets)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -42,7 +42,8 @@ func touched(t *testing.T, legacy bool) *world {
 				return []Accuracy{{Pool: "default", Class: "h100-sxm", Latency: "ttft", Answers: 300, Error: 0.11, Used: true, High: 1.3}}
 			}},
 		}})
-	})
+	}, queued()...)
+	w.crowd()
 	m := w.m
 	outcome := plugins.Outcome{TTFT: 100 * time.Millisecond, Total: time.Second, Prompt: 10, Cached: 5, Out: 10}
 	for _, of := range []exchange.Metered{chat("alias", "m"), chat("m", "m")} {

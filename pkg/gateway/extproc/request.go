@@ -25,7 +25,8 @@ func (st *stream) onRequestHeaders(m *wire.Request) {
 	st.announced, st.marks = headers.Has("trailer"), st.said.trailers
 	a := st.decide(func(now pool.Instant) exchange.Action { return st.x.Headers(now, headers, via, st.requestEnd) })
 
-	if st.modes.overrides && !st.requestEnd && a.Do != exchange.Reply {
+	// The override also ends message_timeout, which would bound the wait of a request that holds.
+	if st.modes.overrides && (!st.requestEnd || a.Do == exchange.Hold) && a.Do != exchange.Reply {
 		st.send(wire.Override(st.io.Scratch(), overrideRequest()))
 		st.modes.request, st.modes.response = duplex, none
 	}

@@ -17,7 +17,10 @@ func (st *stream) onResponseHeaders(m *wire.Request) {
 				return
 			}
 		}
-		a = st.x.Response(st.s.o.Clock(), m.Headers, served, st.responseEnd)
+		if a = st.x.Response(st.s.o.Clock(), m.Headers, served, st.responseEnd); a.Do == exchange.Reply {
+			st.reply(a.Reply)
+			return
+		}
 	}
 	answer := wire.Headers(st.io.Scratch(), wire.AnswerTo(wire.ResponseHeaders), responseMutation(&a), false)
 	if st.modes.overrides && st.x != nil {

@@ -210,6 +210,19 @@ func TestHold(t *testing.T) {
 			g.zero()
 		}
 	})
+	t.Run("a request without body asks for modes, which ends message_timeout", func(t *testing.T) {
+		g := newRig(t, rigOptions{holdAt: plugins.AtAdmit})
+		gw := g.open(TokenOverride)
+		gw.send(requestHeaders(streamed, none, true, ":method", "GET", ":path", "/v1/models", "x-hold", "1"))
+		if m := gw.recv(); m.GetModeOverride() == nil || m.GetResponse() != nil {
+			t.Errorf("got %v, want a stand-alone override", m)
+		}
+		g.letGo()
+		if m := gw.recv(); m.GetRequestHeaders() == nil {
+			t.Errorf("got %v, want the answer to the headers", m)
+		}
+		gw.done()
+	})
 	t.Run("a wake without cause changes nothing", func(t *testing.T) {
 		g := newRig(t, rigOptions{holdAt: plugins.AtAdmit})
 		gw := g.open()

@@ -137,6 +137,7 @@ type rigOptions struct {
 	holdAt    plugins.Phase
 	exchange  func(*exchange.Options)
 	streams   uint32 // of one connection
+	queue     plugins.Queue
 }
 
 func newRig(t *testing.T, o rigOptions) *rig {
@@ -159,6 +160,9 @@ func newRig(t *testing.T, o rigOptions) *rig {
 		},
 		Profiles: []plugins.ProfileSpec{{Name: "default", Plugins: []plugins.RefSpec{{Ref: "pick"}}}},
 		Pools:    []plugins.PoolSpec{{Name: "default", Profiles: []string{"default"}, Handler: "single"}},
+	}
+	if o.queue != nil {
+		spec.Plugins = append(spec.Plugins, plugins.PluginSpec{Name: "queue", Type: "queue", Construct: made(o.queue)})
 	}
 	built, err := plugins.Build(spec, nil)
 	if err != nil {

@@ -118,13 +118,19 @@ func (st *stream) Wake() {
 	}
 }
 
-// resume goes on after a hold.
+// resume goes on after a hold, or ends a request that was taken back.
 func (st *stream) resume() {
 	st.woken.Store(false)
-	if st.held {
+	switch {
+	case st.held:
 		st.held = false
 		st.io.Continue()
 		st.act(st.decide(st.x.Resume))
+	case st.forwarded && !st.responseSeen: // no message is outstanding, and yet Envoy takes an answer in place of the engine's
+		if a := st.x.Resume(st.s.o.Clock()); a.Do == exchange.Reply {
+			st.reply(a.Reply)
+			return
+		}
 	}
 	st.endIfDraining()
 }

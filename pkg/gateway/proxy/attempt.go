@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -43,6 +44,14 @@ const staleAttempts = 3
 // ok is false when client or engine broke off.
 func (f *flight) forward(act *exchange.Action) (next exchange.Action, ok bool) {
 	f.forwarded = true
+	ctx := f.r.Context()
+	if act.Revocable {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		f.cancel.Store(&cancel)
+		f.takenBack() // before this nobody was listening
+	}
 	header := f.header
 	if len(act.Out.Remove)+len(act.Out.Set) > 0 {
 		apply(header, &act.Out) // the same for each attempt, so that the second changes nothing
@@ -50,7 +59,7 @@ func (f *flight) forward(act *exchange.Action) (next exchange.Action, ok bool) {
 	at := act.To[0]
 	for try := 1; ; try++ {
 		a := &attempt{f: f, at: at}
-		request, sending := a.request(act, header)
+		request, sending := a.request(ctx, act, header)
 		resp, err := f.p.transport.RoundTrip(request)
 		a.done()
 		if refused := f.refused.Load(); refused != nil {
@@ -90,7 +99,7 @@ func (f *flight) forward(act *exchange.Action) (next exchange.Action, ok bool) {
 }
 
 // request makes the upstream request; sending is its body where the transport reads it from us.
-func (a *attempt) request(act *exchange.Action, header http.Header) (request *http.Request, sending *upload) {
+func (a *attempt) request(ctx context.Context, act *exchange.Action, header http.Header) (request *http.Request, sending *upload) {
 	f := a.f
 	a.trace = httptrace.ClientTrace{
 		GotConn:        a.gotConn,
@@ -129,7 +138,7 @@ func (a *attempt) request(act *exchange.Action, header http.Header) (request *ht
 			sending.trailer = request.Trailer
 		}
 	}
-	return request.WithContext(httptrace.WithClientTrace(f.r.Context(), &a.trace)), sending
+	return request.WithContext(httptrace.WithClientTrace(ctx, &a.trace)), sending
 }
 
 var errRefused = errors.New("the request was refused while its body was on its way")

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log/slog"
@@ -79,16 +80,29 @@ type flight struct {
 	spent  time.Duration
 
 	forwarded bool
-	ending    exchange.Ending                 // what End is told; the zero value: the upstream broke
-	refused   atomic.Pointer[exchange.Action] // the answer to a request whose body was on its way
-	left      bool                            // the handler ends on purpose: it relayed an answer, replied or broke off
+	ending    exchange.Ending                    // what End is told; the zero value: the upstream broke
+	refused   atomic.Pointer[exchange.Action]    // the answer to a request whose body was on its way, or that was taken back
+	cancel    atomic.Pointer[context.CancelFunc] // breaks off an attempt of a request that may be taken back
+	left      bool                               // the handler ends on purpose: it relayed an answer, replied or broke off
 }
 
 // Wake implements exchange.Waker.
 func (f *flight) Wake() {
+	if f.cancel.Load() != nil {
+		go f.takenBack() // whoever wakes may hold locks
+		return
+	}
 	select {
 	case f.wake <- struct{}{}:
 	default: // one is on its way
+	}
+}
+
+// takenBack breaks off the attempt of a request that was taken back; its answer is the exchange's.
+func (f *flight) takenBack() {
+	if a := f.x.Resume(f.p.o.Clock.Now()); a.Do == exchange.Reply {
+		f.refused.Store(&a)
+		(*f.cancel.Load())()
 	}
 }
 
