@@ -272,6 +272,13 @@ func printProfile(w io.Writer, run *plugins.ProfileRecord) {
 		fmt.Fprintf(t, "\t%.4f\t%s\n", run.Totals[row], mark)
 	}
 	t.Flush()
+	for _, name := range sorted(run.Explained) {
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		for row, line := range run.Explained[name] {
+			fmt.Fprintf(t, "  %s\t%s:\t%s\n", run.Candidates[run.Left[row]].Name, name, line)
+		}
+		t.Flush()
+	}
 	for _, name := range sorted(run.Facts) {
 		fmt.Fprintf(w, "  fact %s: %s\n", name, clipped(run.Facts[name]))
 	}

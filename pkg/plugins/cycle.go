@@ -312,6 +312,9 @@ func (c *Cycle) score(prof *profile, rec *ProfileRecord) {
 		}
 		if rec != nil {
 			rec.score(s.name, s.weight, out)
+			if x, ok := s.value.(Explainer); ok {
+				rec.explain(s.name, c, x)
+			}
 		}
 	}
 	if rec != nil {

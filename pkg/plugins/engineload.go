@@ -51,6 +51,17 @@ const (
 	Measured                // this engine was
 )
 
+// String returns the degree in words.
+func (l Learned) String() string {
+	switch l {
+	case Measured:
+		return "measured"
+	case OfClass:
+		return "as its like"
+	}
+	return "not measured"
+}
+
 // Step returns how long a decode step takes in which n sequences with so many tokens of context take part, in milliseconds.
 func (l *EngineLoad) Step(n, tokens float64) float64 {
 	return l.StepMS + float64(n*l.StepMSPerSequence) + float64(tokens*l.StepMSPerKToken/1000)

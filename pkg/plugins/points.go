@@ -155,6 +155,12 @@ type Scorer interface {
 	Score(c *Cycle, out []float64)
 }
 
+// Explainer is implemented by a scorer whose score is made of parts that an operator wants to see. Explain says of what the one
+// of c.Candidates[i] is made, in one line; it is called for decisions that are recorded, after Score, and is as pure.
+type Explainer interface {
+	Explain(c *Cycle, i int) string
+}
+
 // Picker appends to best the indexes into c.Candidates of the chosen ones, best first: at least one, at most want, unless
 // its parameters say otherwise. totals is aligned with c.Candidates. A picker is pure.
 type Picker interface {

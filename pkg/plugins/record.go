@@ -24,9 +24,11 @@ type ProfileRecord struct {
 	Removed map[string][]int `json:"removed,omitempty"`
 	Left    []int            `json:"left"`
 	// Raw are, by scorer, the clamped scores before the weight, and Totals their weighted sums; both aligned with Left.
-	Raw     map[string][]float64 `json:"raw,omitempty"`
-	Weights map[string]float64   `json:"weights,omitempty"`
-	Totals  []float64            `json:"totals,omitempty"`
+	Raw map[string][]float64 `json:"raw,omitempty"`
+	// Explained are, by scorer, lines that say of what each score is made, aligned with Left; only scorers with something to say.
+	Explained map[string][]string `json:"explained,omitempty"`
+	Weights   map[string]float64  `json:"weights,omitempty"`
+	Totals    []float64           `json:"totals,omitempty"`
 	// Picked are indexes into Candidates, best first.
 	Picked []int `json:"picked"`
 }
@@ -113,6 +115,18 @@ func (r *ProfileRecord) score(by string, weight float64, raw []float64) {
 		r.Raw, r.Weights = map[string][]float64{}, map[string]float64{}
 	}
 	r.Raw[by], r.Weights[by] = slices.Clone(raw), weight
+}
+
+// explain keeps what a scorer says of its scores.
+func (r *ProfileRecord) explain(by string, c *Cycle, x Explainer) {
+	lines := make([]string, len(c.Candidates))
+	for i := range lines {
+		lines[i] = x.Explain(c, i)
+	}
+	if r.Explained == nil {
+		r.Explained = map[string][]string{}
+	}
+	r.Explained[by] = lines
 }
 
 func (r *ProfileRecord) total(left, initial []pool.ID, totals []float64) {

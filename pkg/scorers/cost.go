@@ -2,6 +2,7 @@ package scorers
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 
@@ -45,7 +46,10 @@ type Cost struct {
 	places    places
 }
 
-var _ plugins.Scorer = (*Cost)(nil)
+var (
+	_ plugins.Scorer    = (*Cost)(nil)
+	_ plugins.Explainer = (*Cost)(nil)
+)
 
 // NewCost returns a Cost with its defaults.
 func NewCost() *Cost { return &Cost{TTFTPrice: 1, ITLPrice: 1} }
@@ -128,11 +132,7 @@ func (s *Cost) Score(c *plugins.Cycle, out []float64) {
 	adapter := s.places.wanted(c)
 	soonest := -1.0
 	for i, id := range c.Candidates {
-		e := a.of(&loads[id], cached[id])
-		if adapter != "" {
-			e.room += float64(s.places.wait(c, id, adapter) * e.decode)
-		}
-		out[i] = s.priced(e)
+		out[i] = s.priced(s.expense(c, &a, id, adapter))
 		if p := a.prefill(&loads[id], cached[id]); soonest < 0 || p < soonest {
 			soonest = p
 		}
@@ -161,6 +161,25 @@ func (s *Cost) Score(c *plugins.Cycle, out []float64) {
 		}
 		out[i] = 1000 / (1000 + cost)
 	}
+}
+
+// expense is what the request costs on one candidate.
+func (s *Cost) expense(c *plugins.Cycle, a *asked, id pool.ID, adapter string) expense {
+	e := a.of(&s.loads.Of(c)[id], s.cached.Of(c)[id])
+	if adapter != "" {
+		e.room += float64(s.places.wait(c, id, adapter) * e.decode)
+	}
+	return e
+}
+
+// Explain says what the request would cost there, in milliseconds before prices, and on what that is founded.
+func (s *Cost) Explain(c *plugins.Cycle, i int) string {
+	a := s.asked(c)
+	id := c.Candidates[i]
+	e := s.expense(c, &a, id, s.places.wanted(c))
+	l := &s.loads.Of(c)[id]
+	return fmt.Sprintf("TTFT %.0f ms + decode %.0f ms + others %.0f ms + KV %.0f ms; at prices %.0f (backlog %.0f ms, %.4f ms a token, step %.1f ms, %s)",
+		e.ttft, e.decode, e.running+e.coming+e.displaced, e.room, s.priced(e), l.BacklogMS, l.PrefillMSPerToken, l.Step(l.Running, l.ResidentTokens), l.Learned)
 }
 
 // The cost of a long prompt where it is not to go, and how many times as much it may cost where it is.

@@ -1,0 +1,90 @@
+package policy
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/benchmarks/workload"
+	"github.com/fairlead/fairlead/pkg/catalog"
+	"github.com/fairlead/fairlead/pkg/config"
+	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/simulator/engine"
+	"github.com/fairlead/fairlead/simulator/fleet"
+)
+
+// listener removes nobody, and remembers what is believed of the engines.
+type listener struct {
+	loads plugins.EndpointValues[plugins.EngineLoad]
+	last  *[]plugins.EngineLoad
+}
+
+func (l *listener) Provision(b *plugins.Builder) error {
+	l.loads = plugins.Needs(b, plugins.EngineLoads)
+	return nil
+}
+
+func (l *listener) Filter(c *plugins.Cycle, _ plugins.Bits) {
+	*l.last = append((*l.last)[:0], l.loads.Of(c)...)
+}
+
+// What is believed of engines is within a fifth of what they are, of one too that has been half as fast for a minute.
+func TestWhatIsBelievedOfEngines(t *testing.T) {
+	var last []plugins.EngineLoad
+	text := config.DefaultText + "  - pluginRef: listener\n"
+	text = text[:len("apiVersion: fairlead.dev/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n")] + "- type: listener\n" + text[len("apiVersion: fairlead.dev/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n"):]
+	file, problems := config.Load([]byte(text), "test", append(catalog.Builtin(), plugins.Plugin("listener", func() *listener { return &listener{last: &last} })))
+	if file == nil {
+		t.Fatal(problems)
+	}
+	d, err := newProduction(file, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := workload.Parse([]byte("blockTokens: 64\nduration: 100s\narrivals: {type: poisson, rate: 30}\nindependent: {input: {type: lognormal, mean: 1000, stdDev: 500, min: 50, max: 8000}, output: {type: lognormal, mean: 150, stdDev: 80, min: 10, max: 800}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := workload.New(spec, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := engine.ProfileFor("h100-sxm", "llama-3.1-8b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slice, err := engine.ProfileFor("h100-mig-3g.40gb", "llama-3.1-8b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	profiles := []engine.Profile{whole, whole, whole, slice, slice}
+	o := fleet.Options{Seed: 1, Decider: d, Source: source, Signals: fleet.Signals{Every: pool.Instant(time.Second), Age: pool.Instant(50 * time.Millisecond)},
+		Events: []fleet.Event{{At: pool.Instant(40 * time.Second), Kind: fleet.Slow, Pod: 2, Factor: 2}}}
+	for _, p := range profiles {
+		o.Pods = append(o.Pods, fleet.Pod{Profile: p})
+	}
+	f, err := fleet.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Run(); err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range last {
+		s, slow := profiles[i].Step, 1.0
+		if i == 2 {
+			slow = 2
+		}
+		n, tokens := int32(max(l.Running, 1)), max(l.ResidentTokens, 1000)
+		step := slow * s.Of(engine.Load{Sequences: n, Decodes: n, DecodeContext: int64(tokens)}).Seconds() * 1000
+		prefill := slow * s.PerPrefillToken.Seconds() * 1000
+		t.Logf("engine %d: prefill %.4f ms a token, is %.4f; step %.2f ms, is %.2f", i, l.PrefillMSPerToken, prefill, l.Step(float64(n), tokens), step)
+		if e := math.Abs(l.PrefillMSPerToken-prefill) / prefill; e > 0.2 {
+			t.Errorf("engine %d: what a prompt's token takes is off by %.0f %%", i, 100*e)
+		}
+		if e := math.Abs(l.Step(float64(n), tokens)-step) / step; e > 0.2 {
+			t.Errorf("engine %d: what a step takes is off by %.0f %%", i, 100*e)
+		}
+	}
+}
