@@ -356,6 +356,18 @@ schedulingProfiles:
 			w.forwarded(w.ask(seesHeaders, hello))
 			return w.heard
 		},
+		reason.HeadersFirst: func(t *testing.T) *heard {
+			w := newWorld(t, head+"- type: cost-scorer\n- type: max-score-picker\n", nil)
+			for i := range 40 {
+				prompt := `{"model":"m","stream":true,"messages":[{"role":"user","content":"` + strings.Repeat(strconv.Itoa(i)+" words ", 4000) + `"}]}`
+				x, _ := w.forwarded(w.ask(seesHeaders, prompt))
+				w.now += pool.Instant(time.Millisecond)
+				x.Response(w.now, openai.Headers{{Name: ":status", Value: "200"}}, netip.AddrPort{}, false)
+				w.now += pool.Instant(time.Second)
+				x.End(w.now, exchange.Ending{Clean: true})
+			}
+			return w.heard
+		},
 		reason.FactMissing: func(t *testing.T) *heard {
 			w := newWorld(t, with("cost-scorer\n- type: test-silent-prophet"), nil)
 			w.forwarded(w.ask(seesHeaders, hello))

@@ -19,10 +19,10 @@ type Tally struct {
 	Waited time.Duration
 	Ahead  int64
 
-	// Ended are answers that came to their end after such a first byte, and of which the number of tokens was told; Steps is
-	// how many steps that took, one for each token after the first, and Decoding how long. Sequences and KTokens are the mean
-	// numbers of sequences and of thousands of context tokens that decoded beside and with them, times Steps; Work is what
-	// prompts were computed meanwhile.
+	// Ended are answers that came to their end and of which the number of tokens was told; Steps is how many steps that took, one
+	// for each token after the first, and Decoding how long: from the first byte, or where that tells nothing from the instant at
+	// which the prompt was expected to be computed. Sequences and KTokens are the mean numbers of sequences and of thousands of
+	// context tokens that decoded beside and with them, times Steps; Work is what prompts were computed meanwhile.
 	Ended, Steps       int64
 	Decoding           time.Duration
 	Sequences, KTokens float64
@@ -71,6 +71,7 @@ func (b *Books) enqueue(e *entry, l Load) {
 	if e.silent {
 		m.silent++
 		b.decodes(e, m)
+		e.began, e.then = after(b.clock, e.ahead, b.PrefillPerToken[id]), b.reading(id)
 		return
 	}
 	m.waiting += e.work
@@ -86,27 +87,28 @@ func (b *Books) decodes(e *entry, m *meter) {
 
 // reading is what an endpoint's meter stood at.
 type reading struct {
+	at                 Instant
 	seconds, kiloToken float64
 	work               int64 // of prompts that were computed
 }
 
 func (b *Books) reading(id ID) reading {
 	m := b.measure(id)
-	return reading{m.seconds, m.kiloToken, b.Tallies[id].BookedWork - m.waiting}
+	return reading{b.clock, m.seconds, m.kiloToken, b.Tallies[id].BookedWork - m.waiting}
 }
 
 // tally notes what an answer that ends has shown.
 func (b *Books) tally(e *entry) {
-	if e.began == 0 || !e.told || e.decode < 2 || b.clock <= e.began {
+	if !e.begun || e.began == 0 || !e.told || e.decode < 2 || b.clock <= e.began {
 		return
 	}
 	t, now, took := &b.Tallies[e.to.ID], b.reading(e.to.ID), time.Duration(b.clock-e.began)
-	steps := float64(e.decode - 1)
+	steps, measured := float64(e.decode-1), time.Duration(b.clock-e.then.at).Seconds()
 	t.Ended++
 	t.Steps += e.decode - 1
 	t.Decoding += took
-	t.Sequences += float64(steps * (now.seconds - e.then.seconds) / took.Seconds())
-	t.KTokens += float64(steps * (now.kiloToken - e.then.kiloToken) / took.Seconds())
+	t.Sequences += float64(steps * (now.seconds - e.then.seconds) / measured)
+	t.KTokens += float64(steps * (now.kiloToken - e.then.kiloToken) / measured)
 	t.Work += now.work - e.then.work
 }
 

@@ -26,12 +26,12 @@ func TestTally(t *testing.T) {
 			p.Decide(func(_ *Snapshot, b *Books) { b.AttentionTokens = 1000 })
 			p.FirstByte(200*ms, book(p, 100*ms, e, Load{UncachedPrefill: 1000, Cached: 500}, 9000*ms))
 		}, Tally{Booked: 1, BookedWork: 2000, Prompts: 1500, Cached: 500, Begun: 1, Waited: 100e6, Ahead: 2000}},
-		{"an answer that comes at once tells nothing of its prompt", func(p *Pool, e Ref) {
-			h := book(p, 100*ms, e, Load{UncachedPrefill: 50, Silent: true}, 9000*ms)
+		{"an answer that comes at once tells nothing of its prompt, but of its steps", func(p *Pool, e Ref) {
+			h := book(p, 100*ms, e, Load{UncachedPrefill: 500, Silent: true}, 9000*ms)
 			p.FirstByte(900*ms, h)
-			p.Progress(900*ms, h, 10)
+			p.Progress(900*ms, h, 11)
 			p.End(900*ms, h)
-		}, Tally{Booked: 1, BookedWork: 50, Prompts: 50}},
+		}, Tally{Booked: 1, BookedWork: 500, Prompts: 500, Ended: 1, Steps: 10, Decoding: 300e6, Sequences: 10, KTokens: 5}},
 		{"headers that come first tell nothing either", func(p *Pool, e Ref) {
 			p.Decide(func(_ *Snapshot, b *Books) { b.HeadersFirst = true })
 			p.FirstByte(101*ms, book(p, 100*ms, e, Load{UncachedPrefill: 50}, 9000*ms))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
 )
 
 // The figures of one H100 SXM with Llama-3.1-8B in bf16, with which everything begins (simulator/engine has their sources).
@@ -135,9 +136,12 @@ type fleetLoad struct {
 	prompts   evidence // prefill milliseconds of requests (observed) over their number (expected)
 	outputs   evidence // tokens of answers over their number
 	reuse     evidence // cached tokens of prompts over all
-	long      bool     // whether the request of the last decision had a prompt that is long for the traffic
-	longMS    float64  // of such prompts, since the last tick
-	longPods  float64
+
+	firstBytes   evidence     // time to first bytes, whatever it says, over what was expected
+	headersUntil pool.Instant // until when first bytes are taken to be headers; 0: they are first tokens
+	long         bool         // whether the request of the last decision had a prompt that is long for the traffic
+	longMS       float64      // of such prompts, since the last tick
+	longPods     float64
 }
 
 func newFleetLoad() *fleetLoad { return &fleetLoad{classes: []classLoad{{name: ""}}} }
@@ -168,7 +172,12 @@ func (f *fleetLoad) reused() float64 {
 	return f.reuse.observed / f.reuse.expected
 }
 
+// prefillRatio is how much dearer a prompt's token is than the prior says. Where first bytes tell nothing of prompts, it is as
+// much as a step is.
 func (f *fleetLoad) prefillRatio(e *engineLoad) float64 {
+	if f.headersUntil != 0 {
+		return f.stepRatio(e)
+	}
 	return e.prefill.ratio(f.classes[e.class].prefill.ratio(f.all.prefill.ratio(1, drawPrefillMS), drawPrefillMS), drawPrefillMS)
 }
 
@@ -237,6 +246,7 @@ func (f *fleetLoad) begun(e *engineLoad, t *pool.Tally, s *pool.Sample) {
 	expected := float64(ahead) * e.prior.prefillMS
 	step := f.stepRatio(e) * e.prior.stepMS
 	observed := waited.Seconds()*1000 - float64(n)*stepsToFirstToken*step
+	f.firstBytes.add(observed, expected)
 	// One answer that waited for something else says little: the ratio moves by its clip, again and again if it is true.
 	ratio := f.prefillRatio(e)
 	observed = min(max(observed, expected*ratio/3), expected*ratio*3)
@@ -324,4 +334,34 @@ func (f *fleetLoad) tick(c *plugins.Cycle, books *pool.Books) {
 		f.classes[i].fade(kept(classForget))
 	}
 	f.all.fade(kept(poolForget))
+	f.firstBytes.fade(kept(classForget))
+	f.judgeFirstBytes(c, books)
+}
+
+// Engines that send an answer's headers before its first token seem to compute prompts in no time. No engine computes them ten
+// times as fast as the prior.
+const (
+	tooFast     = 0.1
+	judgedAfter = 2000.0 // milliseconds of prefill that were expected
+	judgedFor   = pool.Instant(10 * time.Minute)
+)
+
+// judgeFirstBytes finds out whether first bytes are first tokens. What was learned of prompts while they were not is dropped. After
+// a while they are looked at anew.
+func (f *fleetLoad) judgeFirstBytes(c *plugins.Cycle, books *pool.Books) {
+	switch {
+	case f.headersUntil == 0 && f.firstBytes.expected > judgedAfter && f.firstBytes.observed < tooFast*f.firstBytes.expected:
+		f.headersUntil = c.Now + judgedFor
+		c.Note(reason.HeadersFirst, "")
+		f.all.prefill, f.firstBytes = evidence{}, evidence{}
+		for i := range f.classes {
+			f.classes[i].prefill = evidence{}
+		}
+		for i := range f.engines {
+			f.engines[i].prefill = evidence{}
+		}
+	case f.headersUntil != 0 && c.Now >= f.headersUntil:
+		f.headersUntil = 0
+	}
+	books.HeadersFirst = f.headersUntil != 0
 }

@@ -103,6 +103,7 @@ const (
 	// Flow control.
 	Shed
 	FlowsShared
+	HeadersFirst
 )
 
 var table = [...]Row{
@@ -287,6 +288,9 @@ var table = [...]Row{
 	CapacityUnknown: {Code: "capacity_unknown",
 		Means:  "an endpoint's labels or annotation name hardware that nobody described; it counts as an H100 SXM",
 		Remedy: "correct the label, name a class in the annotation fairlead.dev/capacity-class, or describe it under classes of capacity-class-producer"},
+	HeadersFirst: {Code: "headers_first",
+		Means:  "a pool's answers begin sooner than prompts can be computed: its engines send headers before the first token, and first bytes tell nothing of prompts",
+		Remedy: "nothing: the backlog runs by the clock, and a prompt's cost is taken to be as far from the prior as that of a decode step"},
 	FactMissing: {Code: "fact_missing",
 		Means:  "a plugin that makes a fact gave none for this request; the detail names it, and its reader used a coarser one",
 		Remedy: "check the plugin that makes the fact"},
