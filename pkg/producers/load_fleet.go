@@ -105,8 +105,12 @@ type engineLoad struct {
 	busy    float64
 	longMS  float64
 	sampled pool.Instant // of the sample that was reconciled
+	now     ratios       // as of the last tick, or of what was learned since
 	foreign float64      // requests in the engine that are not our own, on average; may be below 0
 }
+
+// ratios are how much dearer than its prior an engine is.
+type ratios struct{ prefill, step float64 }
 
 // foreigners returns how many requests of others are in the engine. What is less than one is noise of samples that are taken a
 // little earlier than the books are read.
@@ -212,9 +216,11 @@ func (f *fleetLoad) learn(c *plugins.Cycle, books *pool.Books) {
 		}
 		if t.Begun != e.seen.Begun {
 			f.begun(e, t, &books.Samples[id])
+			e.now = ratios{f.prefillRatio(e), f.stepRatio(e)}
 		}
 		if t.Ended != e.seen.Ended {
 			f.ended(e, t)
+			e.now = ratios{f.prefillRatio(e), f.stepRatio(e)}
 		}
 	}
 }
@@ -328,7 +334,6 @@ func (f *fleetLoad) tick(c *plugins.Cycle, books *pool.Books) {
 			e.worked = work
 			e.busy = min(max(e.busy+over(busyOver)*(share-e.busy), 0), mostBusy)
 		}
-		books.Expect(id, time.Duration(f.prefillRatio(e)*e.prior.prefillMS*float64(time.Millisecond)))
 	}
 	for i := range f.classes {
 		f.classes[i].fade(kept(classForget))
@@ -336,6 +341,11 @@ func (f *fleetLoad) tick(c *plugins.Cycle, books *pool.Books) {
 	f.all.fade(kept(poolForget))
 	f.firstBytes.fade(kept(classForget))
 	f.judgeFirstBytes(c, books)
+	for _, id := range c.Snapshot.Members {
+		e := &f.engines[id]
+		e.now = ratios{f.prefillRatio(e), f.stepRatio(e)}
+		books.Expect(id, time.Duration(e.now.prefill*e.prior.prefillMS*float64(time.Millisecond)))
+	}
 }
 
 // Engines that send an answer's headers before its first token seem to compute prompts in no time. No engine computes them ten

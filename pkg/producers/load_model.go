@@ -114,7 +114,7 @@ func (f *fleetLoad) expects(c *plugins.Cycle, l *LoadModel, loads []plugins.Engi
 // describe says what is believed of one engine.
 func (f *fleetLoad) describe(out *plugins.EngineLoad, id pool.ID, now pool.Instant, books *pool.Books, waiting int32, usage float64) {
 	e := &f.engines[id]
-	prefill, step := f.prefillRatio(e), f.stepRatio(e)
+	prefill, step := e.now.prefill, e.now.step
 	*out = plugins.EngineLoad{
 		BacklogMS:         max(time.Duration(books.BacklogEnds[id]-now).Seconds()*1000, 0),
 		PrefillMSPerToken: prefill * e.prior.prefillMS,

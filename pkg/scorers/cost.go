@@ -67,7 +67,7 @@ func (s *Cost) Provision(b *plugins.Builder) error {
 }
 
 // expense is what a request costs on one endpoint, in milliseconds before prices.
-type expense struct{ ttft, decode, running, coming, displaced, room float64 }
+type expense struct{ prompt, ttft, decode, running, coming, displaced, room float64 }
 
 // asked is what is known of the request, and of the traffic that it is part of.
 type asked struct {
@@ -109,7 +109,7 @@ func (a *asked) of(l *plugins.EngineLoad, cached int64) expense {
 	step := l.Step(l.Running, l.ResidentTokens)
 	with := l.Step(l.Running+1, l.ResidentTokens+a.prompt+a.out/2)
 	free := 1 - l.Busy
-	e := expense{ttft: l.BacklogMS + p + float64(1.5*step), decode: a.out * with / free}
+	e := expense{prompt: p, ttft: l.BacklogMS + p + float64(1.5*step), decode: a.out * with / free}
 	e.running = float64(l.Running*p) + float64(l.Running*a.out/2*(with-step))
 	e.coming = a.arrivals * e.ttft * p / free
 	e.displaced = a.reuse * p * (l.Running + 1)
@@ -121,7 +121,7 @@ func (a *asked) of(l *plugins.EngineLoad, cached int64) expense {
 	return e
 }
 
-func (s *Cost) priced(e expense) float64 {
+func (s *Cost) priced(e *expense) float64 {
 	return float64(s.TTFTPrice*(e.ttft+e.coming+e.displaced+e.room)) + float64(s.ITLPrice*(e.decode+e.running))
 }
 
@@ -132,9 +132,13 @@ func (s *Cost) Score(c *plugins.Cycle, out []float64) {
 	adapter := s.places.wanted(c)
 	soonest := -1.0
 	for i, id := range c.Candidates {
-		out[i] = s.priced(s.expense(c, &a, id, adapter))
-		if p := a.prefill(&loads[id], cached[id]); soonest < 0 || p < soonest {
-			soonest = p
+		e := a.of(&loads[id], cached[id])
+		if adapter != "" {
+			e.room += float64(s.places.wait(c, id, adapter) * e.decode)
+		}
+		out[i] = s.priced(&e)
+		if soonest < 0 || e.prompt < soonest {
+			soonest = e.prompt
 		}
 	}
 	if plugins.LongPrompt(soonest, a.mean) {
@@ -179,7 +183,7 @@ func (s *Cost) Explain(c *plugins.Cycle, i int) string {
 	e := s.expense(c, &a, id, s.places.wanted(c))
 	l := &s.loads.Of(c)[id]
 	return fmt.Sprintf("TTFT %.0f ms + decode %.0f ms + others %.0f ms + KV %.0f ms; at prices %.0f (backlog %.0f ms, %.4f ms a token, step %.1f ms, %s)",
-		e.ttft, e.decode, e.running+e.coming+e.displaced, e.room, s.priced(e), l.BacklogMS, l.PrefillMSPerToken, l.Step(l.Running, l.ResidentTokens), l.Learned)
+		e.ttft, e.decode, e.running+e.coming+e.displaced, e.room, s.priced(&e), l.BacklogMS, l.PrefillMSPerToken, l.Step(l.Running, l.ResidentTokens), l.Learned)
 }
 
 // The cost of a long prompt where it is not to go, and how many times as much it may cost where it is.
