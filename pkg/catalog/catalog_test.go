@@ -22,7 +22,7 @@ func TestEveryEntryServesAnExtensionPoint(t *testing.T) {
 		}
 		switch e.New().(type) {
 		case plugins.Stage, plugins.Describer, plugins.Producer, plugins.Observer, plugins.Filter, plugins.Scorer, plugins.Picker, plugins.ProfileHandler,
-			plugins.RequestHook, plugins.ResponseHook, plugins.AnswerHook, plugins.Settler, plugins.Policy:
+			plugins.RequestHook, plugins.AttemptHook, plugins.ResponseHook, plugins.AnswerHook, plugins.Settler, plugins.Policy:
 		default:
 			t.Errorf("%s serves no extension point", e.Type)
 		}

@@ -160,6 +160,7 @@ func poolText(b *bytes.Buffer, p plugins.PoolLayout) {
 	}
 	line("after booking", p.RequestHooks)
 	line("on answers", p.ResponseHooks)
+	line("on each endpoint tried", p.AttemptHooks)
 	line("on headers of answers", p.AnswerHooks)
 	if len(p.Facts) == 0 {
 		return

@@ -149,7 +149,7 @@ func inProfile(p *pluginDecl) bool { return isScorer(p) || isFilter(p) || isPick
 // ordered reports whether the place of p in the list of plugins matters: stages and hooks run in its order.
 func ordered(p *pluginDecl) bool {
 	switch p.value.(type) {
-	case plugins.Stage, plugins.Producer, plugins.Describer, plugins.Observer, plugins.RequestHook, plugins.ResponseHook, plugins.AnswerHook,
+	case plugins.Stage, plugins.Producer, plugins.Describer, plugins.Observer, plugins.RequestHook, plugins.AttemptHook, plugins.ResponseHook, plugins.AnswerHook,
 		plugins.Settler, plugins.Ticker:
 		return true
 	}

@@ -63,7 +63,8 @@ type Exchange struct {
 	revoked *Action // the reply of a request that was taken back
 
 	// Respond.
-	tried       int // index into legs[0] of the endpoint that is being tried
+	tried       int          // index into legs[0] of the endpoint that is being tried
+	sent        pool.Instant // when the request went to that one; where the other side walks the list, to the first
 	firstByte   pool.Instant
 	answered    bool
 	answerBytes int64 // of the body, as far as it comes by us

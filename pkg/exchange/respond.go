@@ -26,6 +26,7 @@ func (x *Exchange) Failed(now pool.Instant, at netip.AddrPort, why reason.ID) Ac
 	if x.via.Walks {
 		x.walked(at)
 	}
+	x.failedAt(now, at, why)
 	if why != reason.UpstreamUnreachable || x.via.Walks || x.tried+1 >= len(first.refs) {
 		x.booksFall(now)
 		x.ending = Ending{}
@@ -37,6 +38,39 @@ func (x *Exchange) Failed(now pool.Instant, at netip.AddrPort, why reason.ID) Ac
 	x.to = first.addrs[x.tried:]
 	return Action{Do: Forward, To: x.to, Out: x.out, Respond: x.respond, Revocable: x.s.o.Built.Evicts()}
 }
+
+// failedAt tells of the endpoint that gave no answer, and of those before it where the other side walked by them. A gateway
+// that names none failed for reasons of its own, such as a bound on its connections.
+func (x *Exchange) failedAt(now pool.Instant, at netip.AddrPort, why reason.ID) {
+	refs := x.legs[0].refs
+	switch {
+	case !x.via.Walks:
+		x.attempt(plugins.Attempt{At: now, To: refs[x.tried], Failed: why, Waited: time.Duration(now - x.sent)})
+		x.sent = now
+	case at.IsValid():
+		for _, ref := range refs[:x.tried] {
+			x.attempt(plugins.Attempt{At: now, To: ref, Failed: reason.UpstreamUnreachable, Waited: plugins.Unknown})
+		}
+		x.attempt(plugins.Attempt{At: now, To: refs[x.tried], Failed: why, Waited: plugins.Unknown})
+	}
+}
+
+// answering tells of the endpoint whose answer begins, and of those before it where the other side walked by them.
+func (x *Exchange) answering(now pool.Instant) {
+	refs := x.legs[0].refs
+	a := plugins.Attempt{At: now, To: x.r.Served, Status: x.r.Status, Waited: time.Duration(now - x.sent)}
+	if i := slices.Index(refs, x.r.Served); i > x.tried {
+		for _, ref := range refs[x.tried:i] {
+			x.attempt(plugins.Attempt{At: now, To: ref, Failed: reason.UpstreamUnreachable, Waited: plugins.Unknown})
+		}
+		a.Waited = plugins.Unknown
+	}
+	if a.To.Incarnation != 0 {
+		x.attempt(a)
+	}
+}
+
+func (x *Exchange) attempt(a plugins.Attempt) { x.plan().Attempt(x.s.o.Sink, &x.r, a) }
 
 // walked notes how far the other side has come in the list. An endpoint that is not on it is tried when all of it were.
 func (x *Exchange) walked(at netip.AddrPort) {
@@ -100,6 +134,7 @@ func (x *Exchange) Response(now pool.Instant, h openai.Headers, served netip.Add
 	for i := 1; i < len(x.legs); i++ { // a prefill leg has done its part when the client's leg answers
 		x.pool().End(now, x.legs[i].booking)
 	}
+	x.answering(now)
 	x.plan().Respond(x.s.o.Sink, &x.r, plugins.FirstByte, nil)
 	if x.shows(plugins.Chunks) && x.asksForBody() {
 		x.usage = openai.NewUsageReader(x.r.API, h.Get(headerContentType), h.Get(headerContentCoder))
@@ -350,7 +385,7 @@ func (x *Exchange) settleAs(now pool.Instant, ending reason.ID) {
 		x.note(reason.UsagePartial, "")
 	}
 	o := plugins.Outcome{
-		Ending: ending, Served: x.r.Served, TTFT: openai.Unknown, Held: time.Duration(x.decided - x.began), Total: time.Duration(now - x.began),
+		At: now, Ending: ending, Served: x.r.Served, TTFT: openai.Unknown, Held: time.Duration(x.decided - x.began), Total: time.Duration(now - x.began),
 		Prompt: u.Prompt, Cached: u.Cached, Out: u.Out,
 	}
 	if x.answered {

@@ -137,7 +137,7 @@ func (x *Exchange) commit(now pool.Instant, plan *plugins.Plan) Action {
 		legs[i] = plugins.Leg{Profile: x.legs[i].profile, Result: plugins.Result{Endpoints: ids}}
 	}
 	plan.Commit(s.o.Sink, &x.r, legs, &x.out)
-	x.step = stepForwarded
+	x.step, x.sent = stepForwarded, now
 	x.respond = plugins.FirstByte | s.o.Built.Wants
 	if x.via.LogsUsage && (x.via.Chooses || !x.shows(plugins.Chunks)) { // its log tells, and nothing per token visits us
 		x.respond &^= plugins.Usage

@@ -3,7 +3,7 @@
 //
 // A plugin is a struct whose exported fields are its parameters. It implements the interfaces of the extension points it
 // serves ([Stage], [Describer], [Producer], [Filter], [Scorer], [Picker], [ProfileHandler], [RequestHook],
-// [ResponseHook], [Settler], [Ticker]), says in Provision which facts it reads and makes, and stands as one line in the
+// [AttemptHook], [ResponseHook], [Settler], [Ticker]), says in Provision which facts it reads and makes, and stands as one line in the
 // catalogue. Everything else is done once, here: instance names, weights, bounds of parameters, clamping of scores, the
 // order of calls, isolation of panics, the decision record and its replay.
 //
@@ -15,5 +15,6 @@
 //	  Filter   removes candidates              per profile, in the order of the profile
 //	  Scorer   a score in [0,1] per candidate  per profile; total += weight × score
 //	  Picker   the best, and fallbacks         per profile
-//	RequestHook, ResponseHook, Settler         after booking, on the answer, once at the end
+//	RequestHook, AttemptHook, ResponseHook,    after booking, on each endpoint that was tried, on the answer,
+//	Settler                                    once at the end
 package plugins

@@ -45,6 +45,7 @@ type PoolLayout struct {
 	Profiles      []ProfileLayout `json:"profiles"`
 	RequestHooks  []string        `json:"requestHooks,omitempty"`
 	ResponseHooks []string        `json:"responseHooks,omitempty"`
+	AttemptHooks  []string        `json:"attemptHooks,omitempty"`
 	AnswerHooks   []string        `json:"answerHooks,omitempty"`
 	Facts         []FactLayout    `json:"facts"`
 }
@@ -139,7 +140,7 @@ func (p *Plan) layout(l *Layout, ran map[*instance]bool) PoolLayout {
 	}
 	out := PoolLayout{Name: p.Pool.Name, Models: p.Pool.Models, Handler: p.handler.name, Describers: named(p.describers),
 		Producers: named(p.producers), Observers: named(p.observers), RequestHooks: named(p.commits), ResponseHooks: named(p.responds),
-		AnswerHooks: named(p.answers)}
+		AttemptHooks: named(p.attempts), AnswerHooks: named(p.answers)}
 	ran[p.handler] = true
 	for _, prof := range p.profiles {
 		pl := ProfileLayout{Name: prof.name, Filters: named(prof.filters), Picker: prof.picker.name}

@@ -22,6 +22,7 @@ type Plan struct {
 	fills      []func(*Cycle)   // endpoint facts that come from the pool
 	bookers    []*instance      // those who are told of bookings inside the lock
 	commits    []*instance      // request hooks of this pool
+	attempts   []*instance      // attempt hooks of this pool
 	responds   []*instance      // response hooks of this pool
 	answers    []*instance      // answer hooks of this pool
 
@@ -218,6 +219,9 @@ func (p *Plan) hooks(member map[*instance]bool) {
 		}
 		if _, ok := it.value.(RequestHook); ok {
 			p.commits = append(p.commits, it)
+		}
+		if _, ok := it.value.(AttemptHook); ok {
+			p.attempts = append(p.attempts, it)
 		}
 		if _, ok := it.value.(ResponseHook); ok {
 			p.responds = append(p.responds, it)

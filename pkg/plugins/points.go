@@ -206,6 +206,22 @@ type ResponseHook interface {
 	Respond(r *Request, part Parts, chunk []byte)
 }
 
+// AttemptHook hears how each endpoint of the client's leg takes the request, as soon as that is known and before any
+// ResponseHook: of those that were tried in vain, and of the one whose answer begins. Calls for one request never overlap. Where
+// nothing is seen of answers it hears nothing.
+type AttemptHook interface {
+	Attempted(r *Request, a Attempt)
+}
+
+// Attempt is how one endpoint took a request.
+type Attempt struct {
+	At     pool.Instant
+	To     pool.Ref
+	Failed reason.ID     // UpstreamUnreachable or UpstreamBroken; 0: its answer begins
+	Status int           // of the answer; 0 without one, and where the transport does not show it
+	Waited time.Duration // since the decision, or since the endpoint before failed; Unknown where the other side walks the list
+}
+
 // AnswerHook adds headers to an answer when its own headers have come and every ResponseHook has seen its first byte. It
 // appends to set, or changes what it set there before, and returns the outcome. Answers of our own have no hooks.
 type AnswerHook interface {
@@ -255,6 +271,7 @@ type Outgoing struct {
 
 // Outcome is how a request ended.
 type Outcome struct {
+	At          pool.Instant  `json:"-"`                // when
 	Ending      reason.ID     `json:"-"`                // 0: a clean end
 	Served      pool.Ref      `json:"-"`                // who really answered; zero Incarnation when nobody did or nobody said
 	TTFT        time.Duration `json:"ttftNanos"`        // from the request's first byte to the answer's; Unknown without one

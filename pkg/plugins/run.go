@@ -70,6 +70,13 @@ func (p *Plan) Commit(sink reason.Sink, r *Request, legs []Leg, out *Outgoing) {
 	}
 }
 
+// Attempt tells the pool's attempt hooks.
+func (p *Plan) Attempt(sink reason.Sink, r *Request, a Attempt) {
+	for _, it := range p.attempts {
+		_ = guard(sink, reason.HookPanic, func() string { return it.name }, func() { it.value.(AttemptHook).Attempted(r, a) })
+	}
+}
+
 // Respond runs the pool's response hooks that want part.
 func (p *Plan) Respond(sink reason.Sink, r *Request, part Parts, chunk []byte) {
 	for _, it := range p.responds {

@@ -3,6 +3,7 @@ package pluginstest
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/plugins"
@@ -195,12 +196,18 @@ func (s *Sent) Answer(served string) openai.Headers {
 	s.Request.Served = s.g.Ref(served)
 	s.g.Pool.FirstByte(s.g.Now, s.booking)
 	plan := s.built.Plans[0]
+	plan.Attempt(s.g.Notes, &s.Request, plugins.Attempt{At: s.g.Now, To: s.Request.Served, Status: s.Request.Status, Waited: time.Duration(s.g.Now - s.Request.Now)})
 	plan.Respond(s.g.Notes, &s.Request, plugins.FirstByte, nil)
 	return plan.Answer(s.g.Notes, &s.Request, nil)
 }
 
 // Generated tells the books how many tokens the answer has.
 func (s *Sent) Generated(tokens int64) { s.g.Pool.Progress(s.g.Now, s.booking, tokens) }
+
+// Fail has the endpoint of this name give no answer, for this reason.
+func (s *Sent) Fail(at string, why reason.ID) {
+	s.built.Plans[0].Attempt(s.g.Notes, &s.Request, plugins.Attempt{At: s.g.Now, To: s.g.Ref(at), Failed: why, Waited: time.Duration(s.g.Now - s.Request.Now)})
+}
 
 // End ends the request; 0 is a clean end. Nothing is known of how long it took, and of its usage.
 func (s *Sent) End(ending reason.ID) {
@@ -210,5 +217,8 @@ func (s *Sent) End(ending reason.ID) {
 // EndAs ends the request with this outcome.
 func (s *Sent) EndAs(o plugins.Outcome) {
 	s.g.Pool.End(s.g.Now, s.booking)
+	if o.At == 0 {
+		o.At = s.g.Now
+	}
 	s.built.Settle(s.g.Notes, &s.Request, o)
 }
