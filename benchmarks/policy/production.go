@@ -24,6 +24,7 @@ type Production struct {
 	woken     []uint64
 	usage     openai.Usage // of the request that ends
 	meter     exchange.Meter
+	noted     map[string]int
 	tenants   []string // their names, by number
 	wishes    map[wish]openai.Headers
 }
@@ -52,15 +53,22 @@ func newProduction(file *config.File, seed uint64) (*Production, error) {
 	if n := len(built.Plans); n != 1 {
 		return nil, fmt.Errorf("policy %q: %d pools; a simulated fleet is one pool", file.Name, n)
 	}
-	p := &Production{built: built, pool: pool.New(built.Plans[0].Pool.Name, reason.Discard{}), open: map[uint64]*request{}, wishes: map[wish]openai.Headers{}}
+	p := &Production{built: built, noted: map[string]int{}, open: map[uint64]*request{}, wishes: map[wish]openai.Headers{}}
+	p.pool = pool.New(built.Plans[0].Pool.Name, p)
 	o := exchange.Defaults()
 	o.Built, o.Pools, o.Seed = built, []*pool.Pool{p.pool}, seed
 	o.RecordEvery, o.RecordRing = 0, 0
-	o.Meter = meters{p}
+	o.Meter, o.Sink = meters{p}, p
 	var err error
 	p.scheduler, err = exchange.New(o)
 	return p, err
 }
+
+// Note counts a reason. It implements reason.Sink.
+func (p *Production) Note(id reason.ID, _ string) { p.noted[id.String()]++ }
+
+// Noted returns how often each reason was noted, by code.
+func (p *Production) Noted() map[string]int { return p.noted }
 
 // Members tells the membership.
 func (p *Production) Members(now pool.Instant, m []pool.Endpoint) { p.pool.Update(now, m) }

@@ -348,6 +348,45 @@ schedulingProfiles:
 			_, _ = (&ports.Bounded{Listener: noFiles{}, Sink: h}).Accept()
 			return h
 		},
+		reason.EndpointUnreachable: watched("", func(w *world) {
+			x, a := w.ask(plainProxy, hello)
+			x.Failed(w.now, a.To[0], reason.UpstreamUnreachable)
+		}),
+		reason.EndpointFailing:  watched("", failing),
+		reason.EjectionWithheld: watched("maxEjectedShare: 0", failing),
+		reason.EndpointSlow: watched("window: 10m", func(w *world) {
+			first := w.pools[0].Snapshot().Slots[0].Addr
+			for range 100 {
+				x, a := w.ask(plainProxy, hello)
+				w.now += pool.Instant(time.Second)
+				if a.To[0] == first {
+					w.now += pool.Instant(19 * time.Second)
+				}
+				x.Response(w.now, ok(), a.To[0], true)
+			}
+		}),
+		reason.EndpointHung: watched("minRequests: 1000", func(w *world) {
+			first := w.pools[0].Snapshot().Slots[0].Addr
+			for range 60 {
+				x, a := w.ask(plainProxy, hello)
+				w.now += pool.Instant(time.Second)
+				if a.To[0] != first {
+					x.Response(w.now, ok(), a.To[0], true)
+				}
+			}
+		}),
+		reason.EndpointSilent: watched("", func(w *world) {
+			for range 10 {
+				w.now += pool.Instant(time.Second)
+				w.pools[0].Observe(w.now, w.pools[0].Snapshot().Slots[0].Ref, pool.Sample{At: w.now})
+			}
+		}),
+		reason.HealthIgnored: watched("", func(w *world) {
+			x, a := w.ask(plainProxy, hello)
+			for _, at := range a.To {
+				x.Failed(w.now, at, reason.UpstreamUnreachable)
+			}
+		}),
 		reason.CapacityUnknown: func(t *testing.T) *heard {
 			w := newWorld(t, with("test-classes"), nil)
 			members := slices.Clone(w.pools[0].Snapshot().Slots)
@@ -405,6 +444,26 @@ schedulingProfiles:
 			w.forwarded(w.ask(seesHeaders, "say hello", "content-type", "text/plain"))
 			return w.heard
 		},
+	}
+}
+
+// watched is a world that somebody watches over, with what befalls it; a last request has it looked at.
+func watched(parameters string, befalls func(*world)) reached {
+	return func(t *testing.T) *heard {
+		w := newWorld(t, head+"- type: health-filter\n  parameters: {"+parameters+"}\n- type: random-picker\n", nil)
+		w.forwarded(w.ask(plainProxy, hello))
+		befalls(w)
+		w.now += pool.Instant(time.Second)
+		w.forwarded(w.ask(plainProxy, hello))
+		return w.heard
+	}
+}
+
+// failing has all endpoints answer with errors.
+func failing(w *world) {
+	for range 20 {
+		x, a := w.ask(plainProxy, hello)
+		x.Response(w.now, openai.Headers{{Name: ":status", Value: "500"}}, a.To[0], true)
 	}
 }
 

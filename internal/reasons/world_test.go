@@ -135,6 +135,9 @@ var (
 	seesAll     = exchange.Via{Adapter: "test", Fallbacks: true, Walks: true, Sees: plugins.FirstByte | plugins.Usage | plugins.Chunks, StreamLasts: true}
 )
 
+// plainProxy is the embedded proxy.
+var plainProxy = exchange.Via{Adapter: "test", Fallbacks: true, Sees: plugins.FirstByte, StreamLasts: true, TellsEnd: true}
+
 // ask brings a chat completion, in one piece, and returns what is to be done with it.
 func (w *world) ask(via exchange.Via, body string, fields ...string) (*exchange.Exchange, exchange.Action) {
 	w.t.Helper()

@@ -12,7 +12,7 @@ import (
 var (
 	words  = []string{"pkg/reason", "pkg/openai"}
 	seen   = append([]string{"pkg/pool", "pkg/plugins"}, words...)
-	plugin = []string{"pkg/scorers", "pkg/filters", "pkg/pickers", "pkg/profiles", "pkg/producers", "pkg/sessions", "pkg/conformance", "pkg/models", "pkg/admission", "pkg/kvindex",
+	plugin = []string{"pkg/scorers", "pkg/filters", "pkg/pickers", "pkg/profiles", "pkg/producers", "pkg/health", "pkg/sessions", "pkg/conformance", "pkg/models", "pkg/admission", "pkg/kvindex",
 		"pkg/pd", "pkg/flow", "pkg/maas"}
 	decided = append([]string{"pkg/exchange", "pkg/config", "pkg/config/files", "pkg/catalog"}, seen...)
 )

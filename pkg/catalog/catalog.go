@@ -6,6 +6,7 @@ import (
 	"github.com/fairlead/fairlead/pkg/conformance"
 	"github.com/fairlead/fairlead/pkg/filters"
 	"github.com/fairlead/fairlead/pkg/flow"
+	"github.com/fairlead/fairlead/pkg/health"
 	"github.com/fairlead/fairlead/pkg/kvindex"
 	"github.com/fairlead/fairlead/pkg/models"
 	"github.com/fairlead/fairlead/pkg/pickers"
@@ -61,6 +62,7 @@ func Builtin() []plugins.Entry {
 		plugins.Plugin("decode-filter", filters.NewDecode),
 		plugins.Plugin("prefill-filter", filters.NewPrefill),
 		plugins.Plugin("encode-filter", filters.NewEncode),
+		plugins.Plugin("health-filter", health.NewFilter),
 		plugins.Plugin("utilization-filter", filters.NewUtilization),
 		plugins.Plugin("endpoint-attribute-filter", filters.NewEndpointAttribute),
 		plugins.Plugin("topology-affinity-filter", filters.NewTopologyAffinity),

@@ -59,7 +59,7 @@ func (x *Exchange) failedAt(now pool.Instant, at netip.AddrPort, why reason.ID) 
 func (x *Exchange) answering(now pool.Instant) {
 	refs := x.legs[0].refs
 	a := plugins.Attempt{At: now, To: x.r.Served, Status: x.r.Status, Waited: time.Duration(now - x.sent)}
-	if i := slices.Index(refs, x.r.Served); i > x.tried {
+	if i := slices.Index(refs, x.r.Served); x.via.Walks && i > x.tried {
 		for _, ref := range refs[x.tried:i] {
 			x.attempt(plugins.Attempt{At: now, To: ref, Failed: reason.UpstreamUnreachable, Waited: plugins.Unknown})
 		}

@@ -199,6 +199,9 @@ func (c *Cycle) nobody() *reason.Refusal {
 // Profiles returns the names of the pool's profiles, in the order of the configuration.
 func (c *Cycle) Profiles() []string { return c.plan.Pool.Profiles }
 
+// StaleAfter is the age beyond which a sample is stale.
+func (c *Cycle) StaleAfter() time.Duration { return c.staleAfter }
+
 // Peer returns the primary that the first run of this decision chose, for those that run later: where the request's other
 // half goes. ok is false in the first run, and if that found nobody.
 func (c *Cycle) Peer() (id pool.ID, ok bool) {

@@ -129,6 +129,12 @@ var (
 	// Localities say where endpoints run; what is not known is empty.
 	Localities = Fact[EndpointValues[Locality]]{Name: "locality", Unit: "", Source: "topology-extractor"}
 
+	// EndpointHealth says of each endpoint whether it may be chosen, and why not.
+	EndpointHealth = Fact[EndpointValues[Health]]{Name: "endpoint-health", Unit: "", Source: "health-filter"}
+
+	// Ceilings are how many own requests each endpoint has room for, as far as it was seen; Unknown where nothing was.
+	Ceilings = Fact[EndpointValues[int32]]{Name: "endpoint-ceiling", Unit: "requests", Source: "concurrency-ceiling-filter"}
+
 	// CapacityClasses say on what each endpoint runs and how fast that is expected to be; every candidate has one.
 	CapacityClasses = Fact[EndpointValues[CapacityClass]]{Name: "capacity-class", Unit: "relative to an H100 SXM", Source: "capacity-class-producer"}
 )

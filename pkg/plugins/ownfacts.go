@@ -31,3 +31,14 @@ func ColdPrompt(by string) Fact[RequestValue[bool]] {
 func LastColdUse(by string) Fact[EndpointValues[int64]] {
 	return Fact[EndpointValues[int64]]{Name: "last-cold-use." + by, Unit: "ordinal", Source: by}
 }
+
+// HealthFlightOf is the request on its way, as a plugin follows it that watches over endpoints; its own business.
+func HealthFlightOf(by string) Fact[RequestValue[HealthFlight]] {
+	return Fact[RequestValue[HealthFlight]]{Name: "health-flight." + by, Source: by}
+}
+
+// HealthFlight is a handle; the zero value names none.
+type HealthFlight struct {
+	Slot       int32
+	Generation uint32
+}

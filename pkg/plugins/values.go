@@ -71,6 +71,27 @@ type CapacityClass struct {
 // UnknownClass is the class of endpoints of which it is not known on what they run.
 const UnknownClass = "unknown"
 
+// HealthState is the state of an endpoint's circuit.
+type HealthState string
+
+// The states. The zero value is that nobody watches over the endpoint.
+const (
+	Closed    HealthState = "closed"     // it takes its share
+	Ejected   HealthState = "ejected"    // it takes nothing
+	HalfOpen  HealthState = "half-open"  // a request at a time tries it
+	SlowStart HealthState = "slow-start" // its share grows
+)
+
+// Health is how an endpoint is, by what was seen of the requests that were sent there.
+type Health struct {
+	State HealthState `json:"state"`
+	Share float64     `json:"share"`           // of what it would get, 0 to 1
+	Trial bool        `json:"trial,omitempty"` // a request may try it
+	Why   string      `json:"why,omitempty"`   // the reason of its last ejection, while it is not closed
+	// Reached: it was ejected although it can be reached, so that it is better than nothing.
+	Reached bool `json:"reached,omitempty"`
+}
+
 // Nearness says how much two localities share.
 type Nearness uint8
 

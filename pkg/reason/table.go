@@ -86,6 +86,15 @@ const (
 	// Without status: an endpoint's labels.
 	CapacityUnknown
 
+	// Without status: endpoints that are not well.
+	EndpointUnreachable
+	EndpointFailing
+	EndpointSlow
+	EndpointHung
+	EndpointSilent
+	EjectionWithheld
+	HealthIgnored
+
 	// Without status: the load model.
 	FactMissing
 	// Without status: what is known of caches.
@@ -321,4 +330,25 @@ var table = [...]Row{
 	FlowsShared: {Code: "flows_shared",
 		Means:  "as many tenants of one priority have waited lately as are told apart; further ones share one turn",
 		Remedy: "check what sets the tenants' names; raise maxFlowsPerBand of flow-control"},
+	EndpointUnreachable: {Code: "endpoint_unreachable",
+		Means:  "nobody listened at an endpoint; it gets nothing for a while, unless there is no other",
+		Remedy: "check the model server, and that endpoints that are gone leave the membership"},
+	EndpointFailing: {Code: "endpoint_failing",
+		Means:  "an endpoint failed requests in a row (5xx, connections reset); it gets nothing for a while",
+		Remedy: "check the model server's log"},
+	EndpointSlow: {Code: "endpoint_slow",
+		Means:  "an endpoint takes many times as long as its pool for the same work; it gets nothing for a while",
+		Remedy: "check the endpoint's GPU, its neighbours and its clock; the record shows the state of each"},
+	EndpointHung: {Code: "endpoint_hung",
+		Means:  "requests wait at an endpoint while others are answered; it gets nothing for a while",
+		Remedy: "check the model server; restart it if its engine stands still"},
+	EndpointSilent: {Code: "endpoint_silent",
+		Means:  "an endpoint's metrics can be read no more and it has answered nothing since; it gets nothing for a while",
+		Remedy: "check that the endpoint still runs, and its metrics port"},
+	EjectionWithheld: {Code: "ejection_withheld",
+		Means:  "an endpoint that is not well stays in use, since as much of its pool is out as may be",
+		Remedy: "check the pool: much of it is not well; maxEjectedShare of health-filter is the bound"},
+	HealthIgnored: {Code: "health_ignored",
+		Means:  "no candidate was well, and the request went to one that is not",
+		Remedy: "check the pool's model servers"},
 }

@@ -18,6 +18,7 @@ type Rig struct {
 	Pool  *pool.Pool
 	Now   pool.Instant // of the next request
 	Notes Notes
+	Want  int // endpoints that a picker shall return at most; 0 is 1
 
 	// Load is what each request to come is booked to cost.
 	Load pool.Load
@@ -149,7 +150,7 @@ func (g *Rig) PrepareWith(body *openai.Summary, headers openai.Headers) *Sent {
 	plan := g.Built.Plans[0]
 	no := plan.Describe(g.Notes, r)
 	s.cycle = plan.NewCycle(g.Notes)
-	s.cycle.Want, s.cycle.Record = 1, true
+	s.cycle.Want, s.cycle.Record = max(g.Want, 1), true
 	if no == nil {
 		no = s.cycle.Prepare(r, g.Pool.Snapshot(), g.Pool.StaleAfter(), 0, nil)
 	}
