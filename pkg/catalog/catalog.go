@@ -63,6 +63,7 @@ func Builtin() []plugins.Entry {
 		plugins.Plugin("prefill-filter", filters.NewPrefill),
 		plugins.Plugin("encode-filter", filters.NewEncode),
 		plugins.Plugin("health-filter", health.NewFilter),
+		plugins.Plugin("concurrency-ceiling-filter", health.NewCeiling),
 		plugins.Plugin("utilization-filter", filters.NewUtilization),
 		plugins.Plugin("endpoint-attribute-filter", filters.NewEndpointAttribute),
 		plugins.Plugin("topology-affinity-filter", filters.NewTopologyAffinity),

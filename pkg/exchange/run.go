@@ -120,6 +120,11 @@ func (s *Scheduler) retire() {
 // Pools returns the pools of the scheduler's configuration. They must not be modified.
 func (s *Scheduler) Pools() []*pool.Pool { return s.o.Pools }
 
+// Health returns how an endpoint of the pool with this index is, where somebody watches over it.
+func (s *Scheduler) Health(poolIndex int, now pool.Instant, of pool.Ref) (h plugins.Health, ok bool) {
+	return s.o.Built.Health(poolIndex, now, of)
+}
+
 // Drain refuses every request that has not been forwarded yet, from here on; running ones end by themselves. Those that wait
 // for capacity are refused at the next Tick, which Alarm is asked for.
 func (s *Scheduler) Drain() {

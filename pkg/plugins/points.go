@@ -222,6 +222,12 @@ type Attempt struct {
 	Waited time.Duration // since the decision, or since the endpoint before failed; Unknown where the other side walks the list
 }
 
+// HealthTeller is implemented by a plugin that watches over endpoints, for metrics and debugging. Health is called inside the
+// pool's lock; ok is false for an endpoint of which the plugin does not know.
+type HealthTeller interface {
+	Health(poolIndex int, now pool.Instant, of pool.Ref) (h Health, ok bool)
+}
+
 // AnswerHook adds headers to an answer when its own headers have come and every ResponseHook has seen its first byte. It
 // appends to set, or changes what it set there before, and returns the outcome. Answers of our own have no hooks.
 type AnswerHook interface {

@@ -70,6 +70,18 @@ func (p *Plan) Commit(sink reason.Sink, r *Request, legs []Leg, out *Outgoing) {
 	}
 }
 
+// Health returns how an endpoint is, as the plugin says that watches over it; ok is false where none does.
+func (b *Built) Health(poolIndex int, now pool.Instant, of pool.Ref) (h Health, ok bool) {
+	for _, it := range b.instances {
+		if t, tells := it.value.(HealthTeller); tells {
+			if h, ok = t.Health(poolIndex, now, of); ok {
+				return h, true
+			}
+		}
+	}
+	return h, false
+}
+
 // Attempt tells the pool's attempt hooks.
 func (p *Plan) Attempt(sink reason.Sink, r *Request, a Attempt) {
 	for _, it := range p.attempts {

@@ -52,11 +52,19 @@ func (first) Pick(_ *plugins.Cycle, totals []float64, want int, best []int) []in
 	return best
 }
 
-// reads is a stage that wants the whole body.
+// reads is a stage that wants the whole body, and watches over endpoints: the second is not well.
 type reads struct{}
 
 func (reads) Phase() plugins.Phase                   { return plugins.AtDescribe }
 func (reads) Enter(*plugins.Request) plugins.Verdict { return plugins.Verdict{} }
+
+// Health implements plugins.HealthTeller.
+func (reads) Health(_ int, _ pool.Instant, of pool.Ref) (plugins.Health, bool) {
+	if of.ID == 1 {
+		return plugins.Health{State: plugins.Ejected, Why: reason.EndpointSlow.String(), Reached: true}, true
+	}
+	return plugins.Health{State: plugins.Closed, Share: 1}, true
+}
 
 // part is a plugin of a world.
 type part struct {
@@ -301,8 +309,8 @@ func TestBooksAreShownBesideTheLastSample(t *testing.T) {
 	}
 	want := Books{Open: 1, Bookings: 1, Endpoints: []Line{
 		{Pool: "default", Endpoint: "ns/a", Address: "192.0.2.1:8000", Requests: 1, NoFirstByte: 1, AfterSample: 1, PrefillTokens: 4, DecodeTokens: 7,
-			Sample: "fresh", SampleAgeSeconds: 2, Waiting: 3, Running: 4, KVUsage: 0.5},
-		{Pool: "default", Endpoint: "ns/b", Address: "192.0.2.2:8000", Sample: "never", SampleAgeSeconds: -1, Waiting: -1, Running: -1, KVUsage: -1},
+			Sample: "fresh", SampleAgeSeconds: 2, Waiting: 3, Running: 4, KVUsage: 0.5, Health: &plugins.Health{State: plugins.Closed, Share: 1}},
+		{Pool: "default", Endpoint: "ns/b", Address: "192.0.2.2:8000", Sample: "never", SampleAgeSeconds: -1, Waiting: -1, Running: -1, KVUsage: -1, Health: &plugins.Health{State: plugins.Ejected, Why: "endpoint_slow", Reached: true}},
 	}}
 	if d := cmp.Diff(want, read()); d != "" {
 		t.Error(d)

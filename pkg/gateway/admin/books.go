@@ -25,6 +25,8 @@ type Line struct {
 	Waiting          int32   `json:"waiting"`
 	Running          int32   `json:"running"`
 	KVUsage          float64 `json:"kvUsage"`
+
+	Health *plugins.Health `json:"health,omitempty"` // where somebody watches over the endpoint
 }
 
 // Books is what /debug/books says: a line per endpoint, and the number of exchanges and bookings that have not ended.
@@ -50,7 +52,7 @@ func poolsOf(s *exchange.Scheduler) []*pool.Pool {
 // readBooks copies the books of all pools, each under its lock.
 func readBooks(now pool.Instant, s *exchange.Scheduler) Books {
 	all := Books{Endpoints: []Line{}, Open: s.Open()}
-	for _, p := range poolsOf(s) {
+	for i, p := range poolsOf(s) {
 		all.Bookings += p.Open()
 		p.Decide(func(snap *pool.Snapshot, b *pool.Books) {
 			for _, id := range snap.Members {
@@ -64,6 +66,11 @@ func readBooks(now pool.Instant, s *exchange.Scheduler) Books {
 				}
 				if sample.State(now, p.StaleAfter()) != pool.Never {
 					l.SampleAgeSeconds = time.Duration(now - sample.At).Seconds()
+				}
+				if i < len(s.Pools()) {
+					if h, ok := s.Health(i, now, e.Ref); ok {
+						l.Health = &h
+					}
 				}
 				all.Endpoints = append(all.Endpoints, l)
 			}

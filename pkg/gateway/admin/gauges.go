@@ -15,6 +15,7 @@ type gauges struct {
 	books     func() Books
 	digest    func() string
 	endpoints *prometheus.Desc
+	health    *prometheus.Desc
 	booked    []column
 	sampled   []column
 	age       *prometheus.Desc
@@ -39,6 +40,7 @@ func newGauges(books func() Books, digest func() string) *gauges {
 	return &gauges{
 		books: books, digest: digest,
 		endpoints: desc("endpoints", "Endpoints of a pool, by the state of their telemetry: never, stale or fresh.", "pool", "sample"),
+		health:    desc("endpoint_health", "Endpoints of a pool that somebody watches over, by the state of their circuit: closed, ejected, half-open or slow-start.", "pool", "state"),
 		booked: []column{
 			col("in_flight_requests", "Requests that are booked at an endpoint.", func(l *Line) float64 { return float64(l.Requests) }),
 			col("in_flight_requests_without_first_byte", "Those of them that have no first byte yet.", func(l *Line) float64 { return float64(l.NoFirstByte) }),
@@ -59,7 +61,7 @@ func newGauges(books func() Books, digest func() string) *gauges {
 
 // Describe sends the descriptions.
 func (g *gauges) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{g.endpoints, g.age, g.open, g.bookings, g.config} {
+	for _, d := range []*prometheus.Desc{g.endpoints, g.health, g.age, g.open, g.bookings, g.config} {
 		out <- d
 	}
 	for _, columns := range [][]column{g.booked, g.sampled} {
@@ -76,12 +78,18 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	}
 	b := g.books()
 	type group struct{ pool, state string }
-	states := map[group]int{}
+	states, circuits := map[group]int{}, map[group]int{}
 	others := map[string][]float64{} // by pool, sums aligned with booked
 	ages := map[string]float64{}
 	for i := range b.Endpoints {
 		l := &b.Endpoints[i]
 		states[group{l.Pool, l.Sample}]++
+		if l.Health != nil {
+			for _, s := range [...]plugins.HealthState{plugins.Closed, plugins.Ejected, plugins.HalfOpen, plugins.SlowStart} {
+				circuits[group{l.Pool, string(s)}] += 0 // a state without endpoints has a series, too
+			}
+			circuits[group{l.Pool, string(l.Health.State)}]++
+		}
 		if l.SampleAgeSeconds >= 0 {
 			ages[l.Pool] = max(ages[l.Pool], l.SampleAgeSeconds)
 		}
@@ -105,6 +113,9 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	}
 	for k, n := range states {
 		gauge(g.endpoints, float64(n), k.pool, k.state)
+	}
+	for k, n := range circuits {
+		gauge(g.health, float64(n), k.pool, k.state)
 	}
 	for name, sums := range others {
 		for j, c := range g.booked {
