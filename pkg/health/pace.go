@@ -31,7 +31,7 @@ func (p *pace) forget(keep float64) {
 // endpoint: its prompt was believed cached and was not, say.
 func (p *pace) add(time, work, reference, factor float64) {
 	if reference > 0 {
-		time = min(time, float64(proportion*factor)*float64(reference*work))
+		time = min(time, max(float64(proportion*factor)*float64(reference*work), 2*slack))
 	}
 	p.time += time
 	p.work += work

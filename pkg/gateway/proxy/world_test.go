@@ -126,6 +126,7 @@ type setup struct {
 	reads      plugins.Reads
 	wants      plugins.Parts
 	picker     plugins.Picker // nil: inOrder
+	filters    []any          // of the profile
 	extra      []any
 	options    func(*exchange.Options)
 	headerTime time.Duration
@@ -143,6 +144,11 @@ func newWorld(t testing.TB, set setup, endpoints ...string) *world {
 		set.picker = inOrder{}
 	}
 	spec.Plugins = append(spec.Plugins, instance("handler", profiles.NewSingle()), instance("picker", set.picker), instance("watch", w.watch))
+	for i, v := range set.filters {
+		name := fmt.Sprint("filter-", i)
+		spec.Plugins = append(spec.Plugins, instance(name, v))
+		spec.Profiles[0].Plugins = append(spec.Profiles[0].Plugins, plugins.RefSpec{Ref: name})
+	}
 	for i, v := range append(set.extra, &stage{phase: plugins.AtDescribe, reads: set.reads}) {
 		spec.Plugins = append(spec.Plugins, instance(fmt.Sprint("extra-", i), v))
 	}
