@@ -148,7 +148,7 @@ func (f *Filter) advance(c *plugins.Cycle, w *ward, books *pool.Books) {
 		case plugins.Ejected:
 			f.tell(c, id, e)
 			s := &books.Samples[id]
-			read := !soft(e.why) && s.At > e.since && s.State(c.Now, c.StaleAfter()) == pool.Fresh
+			read := !soft(e.why) && s.At > e.since && s.Refused == 0 && s.State(c.Now, c.StaleAfter()) == pool.Fresh
 			until := e.until
 			if e.why == reason.EndpointSilent {
 				until += (silentTimes - 1) * (e.until - e.since)
@@ -181,11 +181,12 @@ func (f *Filter) backOff(c *plugins.Cycle, e *endpoint) pool.Instant {
 	return pool.Instant(d * (0.9 + 0.2*c.Rand().Float64()))
 }
 
-// ejectSilent takes endpoints out that cannot be read any more while others can, and that have answered nothing since.
+// ejectSilent takes endpoints out that cannot be read any more while others can, and that have answered nothing since. One on
+// whose port nobody listens any more goes at once: it loses new requests before it can fail them.
 func (f *Filter) ejectSilent(c *plugins.Cycle, w *ward, books *pool.Books) {
 	fresh := 0
 	for _, id := range c.Snapshot.Members {
-		if books.Samples[id].State(c.Now, c.StaleAfter()) == pool.Fresh {
+		if s := &books.Samples[id]; s.Refused == 0 && s.State(c.Now, c.StaleAfter()) == pool.Fresh {
 			fresh++
 		}
 	}
@@ -194,7 +195,11 @@ func (f *Filter) ejectSilent(c *plugins.Cycle, w *ward, books *pool.Books) {
 	}
 	for _, id := range c.Snapshot.Members {
 		e, s := &w.at[id], &books.Samples[id]
-		if e.state != plugins.Closed && e.state != plugins.SlowStart || s.State(c.Now, c.StaleAfter()) == pool.Fresh {
+		if e.state != plugins.Closed && e.state != plugins.SlowStart || s.State(c.Now, c.StaleAfter()) == pool.Fresh && s.Refused == 0 {
+			continue
+		}
+		if s.At > 0 && s.Refused > e.alive && s.Refused > e.since {
+			w.eject(c.Now, id, reason.EndpointUnreachable)
 			continue
 		}
 		if last := max(s.At, e.joined, e.since); e.alive <= last && time.Duration(c.Now-last) > c.StaleAfter() {

@@ -2,6 +2,7 @@ package health_test
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -317,6 +318,40 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// An endpoint on whose port nobody listens any more loses new requests before it fails any; one whose page alone is gone stays.
+func TestAPortThatIsClosed(t *testing.T) {
+	for _, r := range []struct {
+		name    string
+		answers bool
+		want    string
+	}{{"and no answers", false, "b:ejected"}, {"but answers", true, ""}} {
+		t.Run(r.name, func(t *testing.T) {
+			w := newWard(t, nil)
+			for _, name := range []string{"a", "b", "c", "d"} {
+				w.Pool.Observe(w.Now, w.Ref(name), pool.Sample{At: w.Now, PromptTokens: -1})
+			}
+			s := w.to("b")
+			w.pass(time.Second)
+			w.Pool.Refused(w.Now, w.Ref("b"))
+			if r.answers {
+				w.answers(s, 200, time.Millisecond)
+			}
+			w.pass(time.Second)
+			w.Pool.Refused(w.Now, w.Ref("b"))
+			w.want(r.want)
+			if s.End(0); r.answers {
+				return
+			}
+			for _, name := range []string{"a", "c", "d"} {
+				w.Pool.Refused(w.Now, w.Ref(name))
+			}
+			if s := w.Send(openai.NewSummary()); len(s.Picked) != 3 || w.Notes[reason.EndpointUnreachable] != 1 {
+				t.Errorf("where nobody listens anywhere, %v is picked and %d are out; want the others to stay", s.Picked, w.Notes[reason.EndpointUnreachable])
+			}
+		})
+	}
+}
+
 // What was learned of an engine goes with it: one that restarts begins anew, and so does one that moves to other hardware.
 func TestARestartBeginsAnew(t *testing.T) {
 	w := newWard(t, nil)
@@ -361,4 +396,67 @@ func TestTheFilterReadsFactsAlone(t *testing.T) {
 			t.Errorf("%s: left %q, want %q", r.name, got, r.want)
 		}
 	}
+}
+
+// A decision under watch allocates nothing, whoever is out.
+func TestWatchingAllocatesNothing(t *testing.T) {
+	f := health.NewFilter()
+	built, err := plugins.Build(plugins.Spec{
+		Plugins: []plugins.PluginSpec{
+			{Name: "handler", Type: "handler", Construct: func() (any, error) { return only{}, nil }},
+			{Name: "health", Type: "health", Construct: func() (any, error) { return f, nil }},
+			{Name: "ceiling", Type: "ceiling", Construct: func() (any, error) { return health.NewCeiling(), nil }},
+			{Name: "turns", Type: "turns", Construct: func() (any, error) { return &turns{}, nil }},
+		},
+		Profiles: []plugins.ProfileSpec{{Name: "p", Plugins: []plugins.RefSpec{{Ref: "health"}, {Ref: "ceiling"}, {Ref: "turns"}}}},
+		Pools:    []plugins.PoolSpec{{Name: "default", Handler: "handler", Profiles: []string{"p"}}},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := pool.New("default", nil)
+	var members []pool.Endpoint
+	for i := range 100 {
+		members = append(members, pool.Endpoint{Namespace: "ns", Name: fmt.Sprint(i), Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 8000)})
+	}
+	p.Update(1, members)
+	c := built.Plans[0].NewCycle(reason.Discard{})
+	c.Want = 3
+	r := &plugins.Request{}
+	r.Prepare(built, nil)
+	r.API, r.PoolIndex, r.Body, r.Now = openai.ChatCompletions, 0, openai.NewSummary(), 1
+	decide := func() {
+		r.Now += pool.Instant(30 * time.Millisecond)
+		r.Number++
+		if no := c.Prepare(r, p.Snapshot(), p.StaleAfter(), 0, nil); no != nil {
+			t.Fatal(no)
+		}
+		p.Decide(func(_ *pool.Snapshot, books *pool.Books) {
+			legs, no := c.Decide(books)
+			if no != nil {
+				t.Fatal(no)
+			}
+			built.Plans[0].Booked(reason.Discard{}, r, legs, books)
+			ref := r.Snapshot.Slots[legs[0].Endpoints[0]].Ref
+			if ref.ID == 7 {
+				f.Attempted(r, plugins.Attempt{At: r.Now, To: ref, Failed: reason.UpstreamUnreachable})
+			} else {
+				f.Attempted(r, plugins.Attempt{At: r.Now + 1e6, To: ref, Status: 200})
+			}
+			f.Settle(r, plugins.Outcome{At: r.Now + 1e6, Served: ref, Out: 3})
+		})
+	}
+	for range 300 {
+		decide()
+	}
+	if n := testing.AllocsPerRun(500, decide); n >= 1 { // an ejection, one in a hundred, is put into words
+		t.Errorf("%.2f allocations a decision", n)
+	}
+}
+
+// only is a handler of one profile.
+type only struct{}
+
+func (only) Handle(c *plugins.Cycle) ([]plugins.Leg, *reason.Refusal) {
+	return append(c.Legs(), plugins.Leg{Profile: "p", Result: c.Run("p")}), nil
 }

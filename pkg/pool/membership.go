@@ -181,6 +181,18 @@ func (p *Pool) Observe(now Instant, of Ref, s Sample) {
 	b.Samples[of.ID] = s
 }
 
+// Refused says that an engine was asked for its page and nobody listened: its process is gone, or about to go. The next sample
+// takes that back. A stale Ref changes nothing.
+func (p *Pool) Refused(now Instant, of Ref) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := &p.books
+	b.At(now)
+	if b.snapshot.Alive(of) && b.Samples[of.ID].Refused == 0 {
+		b.Samples[of.ID].Refused = max(now, 1)
+	}
+}
+
 func anotherProcess(last, s *Sample) bool {
 	if last.ProcessStart > 0 && s.ProcessStart > 0 {
 		return s.ProcessStart != last.ProcessStart

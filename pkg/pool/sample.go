@@ -6,6 +6,7 @@ import "time"
 // Observe.
 type Sample struct {
 	At                  Instant // when the engine was asked; 0: never
+	Refused             Instant // when it was asked first, since then, and nobody listened; 0: it was not
 	Waiting, Running    int32   // requests, over all ranks behind the page
 	Blocks, BlockTokens int32   // size of the KV cache, over all ranks, and tokens per block
 	KVUsage             float64 // 0..1, the fullest rank's

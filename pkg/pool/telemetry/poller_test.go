@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -213,7 +213,7 @@ func TestPollerKeepsTheLastSampleOfOneThatFails(t *testing.T) {
 		var dead atomic.Bool
 		e := &served{answer: func(context.Context, string) (string, error) {
 			if dead.Load() {
-				return "", errors.New("connection refused")
+				return "", fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
 			}
 			return "vllm:num_requests_waiting 5\nvllm:num_requests_running -1\n", nil
 		}}
@@ -242,7 +242,7 @@ func TestPollerKeepsTheLastSampleOfOneThatFails(t *testing.T) {
 		time.Sleep(7 * time.Second)
 		synctest.Wait()
 		s = sample(p, 0)
-		if s.State(clock(), p.StaleAfter()) != pool.Stale || s.Waiting != 5 {
+		if s.State(clock(), p.StaleAfter()) != pool.Stale || s.Waiting != 5 || s.Refused <= s.At || s.Refused > s.At+pool.Instant(2*time.Second) {
 			t.Errorf("dead: %+v", s)
 		}
 		mu.Lock()
@@ -255,7 +255,7 @@ func TestPollerKeepsTheLastSampleOfOneThatFails(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		s = sample(p, 0)
-		if s.State(clock(), p.StaleAfter()) != pool.Fresh {
+		if s.State(clock(), p.StaleAfter()) != pool.Fresh || s.Refused != 0 {
 			t.Errorf("alive again: %+v", s)
 		}
 	})

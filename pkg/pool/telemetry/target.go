@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/fairlead/fairlead/pkg/pool"
@@ -95,6 +96,9 @@ func (t *target) once(ctx context.Context) {
 	now := t.o.Clock()
 	if err != nil {
 		t.o.Sink.Note(reason.ScrapeFailed, t.name()+": "+err.Error())
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			t.pool.Refused(now, e.Ref)
+		}
 	} else {
 		t.say(r)
 		r.Sample.At = asked
