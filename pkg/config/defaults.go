@@ -14,12 +14,14 @@ kind: EndpointPickerConfig
 plugins:
 - type: approx-prefix-cache-producer
 - type: load-model-producer
+- type: health-filter
 - type: hot-prefix-filter
 - type: cost-scorer
 - type: max-score-picker
 schedulingProfiles:
 - name: default
   plugins:
+  - pluginRef: health-filter
   - pluginRef: hot-prefix-filter
   - pluginRef: cost-scorer
   - pluginRef: max-score-picker

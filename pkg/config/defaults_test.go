@@ -19,7 +19,7 @@ func TestTheDefaultConfigurationIsTheCompleteCost(t *testing.T) {
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	want := []plugins.ProfileSpec{{Name: "default", Plugins: []plugins.RefSpec{{Ref: "hot-prefix-filter"}, {Ref: "cost-scorer", Weight: 1}, {Ref: "max-score-picker"}}}}
+	want := []plugins.ProfileSpec{{Name: "default", Plugins: []plugins.RefSpec{{Ref: "health-filter"}, {Ref: "hot-prefix-filter"}, {Ref: "cost-scorer", Weight: 1}, {Ref: "max-score-picker"}}}}
 	if diff := cmp.Diff(want, file.Spec.Profiles); diff != "" {
 		t.Error(diff)
 	}

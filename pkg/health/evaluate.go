@@ -37,7 +37,7 @@ func (f *Filter) evaluate(c *plugins.Cycle, w *ward, books *pool.Books) {
 	w.next, w.urgent = c.Now+evaluateEvery, false
 	w.longest *= kept(time.Duration(c.Now-w.compared), longestFor)
 	w.compared = c.Now
-	f.count(c, w)
+	f.count(c, w, books)
 	for p := range w.reference {
 		w.reference[p] = w.median(c, phase(p))
 	}
@@ -53,12 +53,14 @@ func (f *Filter) evaluate(c *plugins.Cycle, w *ward, books *pool.Books) {
 }
 
 // count looks at the requests that are on their way.
-func (f *Filter) count(c *plugins.Cycle, w *ward) {
+func (f *Filter) count(c *plugins.Cycle, w *ward, books *pool.Books) {
 	var last, before pool.Instant // the two latest signs of life
 	var latest pool.ID
 	for _, id := range c.Snapshot.Members {
 		e := &w.at[id]
 		e.forget(c.Now, f.Window)
+		s := &books.Samples[id]
+		e.queues = s.Waiting > 0 && s.State(c.Now, c.StaleAfter()) == pool.Fresh
 		e.open, e.late, e.hung, e.ahead = [phases]pace{}, [phases]float64{}, 0, 0
 		if e.alive > last {
 			last, before, latest = e.alive, last, id
@@ -257,6 +259,9 @@ func (f *Filter) symptom(w *ward, e *endpoint) (bad float64, why reason.ID, by p
 		seen := e.pace[p].count + e.late[p]
 		if reference <= 0 || seen < float64(f.MinRequests) {
 			continue
+		}
+		if p == answering && e.queues && w.reference[generating] > 0 && e.ratio(generating) < f.SlowFactor/2*w.reference[generating] {
+			continue // requests wait for room there, and it generates as fast as others: it is full and not slow
 		}
 		r := e.ratio(p) / reference
 		excess := (e.pace[p].time + e.open[p].time - float64(reference*(e.pace[p].work+e.open[p].work))) / (e.pace[p].count + e.open[p].count)

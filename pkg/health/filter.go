@@ -17,7 +17,7 @@ import (
 //
 // How long an endpoint takes is compared with the median of its pool, as the ratio of time to what was expected by the
 // uncached prompt, the prompts before it there, the answer's length and the class of the hardware; a pool that is slow as a
-// whole ejects nobody. Slow, hanging and failing endpoints are ejected as long as no more than MaxEjectedShare of the pool is
+// whole ejects nobody, and an endpoint in whose engine requests wait, but which generates as fast as others, is full and not slow. Slow, hanging and failing endpoints are ejected as long as no more than MaxEjectedShare of the pool is
 // out.
 //
 // An ejection lasts for EjectBase, and each time in a row twice as long, up to EjectMax, give or take a tenth. Then one request
@@ -82,7 +82,7 @@ var (
 // NewFilter returns a Filter with its defaults.
 func NewFilter() *Filter {
 	return &Filter{
-		MaxEjectedShare: 0.5, SlowFactor: 4, MinRequests: 4, Window: 5 * time.Second, FailuresInARow: 3, HungAfter: 15 * time.Second,
+		MaxEjectedShare: 0.5, SlowFactor: 5, MinRequests: 4, Window: 5 * time.Second, FailuresInARow: 3, HungAfter: 15 * time.Second,
 		EjectBase: 5 * time.Second, UnreachableBase: time.Second, EjectMax: 20 * time.Second, SlowStart: 15 * time.Second,
 	}
 }

@@ -41,6 +41,7 @@ type endpoint struct {
 	open     [phases]pace
 	late     [phases]float64
 	hung     int
+	queues   bool // requests wait in its engine
 	uncached int64
 }
 
