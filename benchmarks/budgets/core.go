@@ -38,6 +38,10 @@ func members(n int) *pool.Pool {
 	return p
 }
 
+// cycleLimit is what a cycle over 100 endpoints may cost, in hashes of 100 kB. The design's 10 us are 1.4 of them; the rest is for
+// machines on which the two are not slowed alike.
+const cycleLimit = 2
+
 // cycleLines measure one decision of the default profile: producers, facts, scorers and picker.
 func cycleLines() []extproc.Line {
 	file, _ := config.Default(catalog.Builtin())
@@ -73,7 +77,7 @@ func cycleLines() []extproc.Line {
 		lines = append(lines, atMost(name+": allocations", fmt.Sprint(allocations(decide)), allocations(decide), 10, ""))
 		figure := fmt.Sprintf("%s (%.2fx xxhash64 of 100 kB)", micros(ns), ns/fixed)
 		if n == 100 {
-			lines = append(lines, atMost(name+": time", figure+", design 10 us", ns/fixed, 1.5, "x xxhash64 of 100 kB"))
+			lines = append(lines, atMost(name+": time", figure+", design 10 us", ns/fixed, cycleLimit, "x xxhash64 of 100 kB"))
 		} else {
 			lines = append(lines, reported(name+": time", figure, "-", ns))
 		}

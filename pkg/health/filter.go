@@ -126,7 +126,12 @@ func (f *Filter) Observe(c *plugins.Cycle, books *pool.Books) {
 	}
 	health := f.health.Of(c)
 	for _, id := range c.Candidates {
-		health[id] = f.told(c.Now, &w.at[id])
+		e := &w.at[id]
+		if e.state == plugins.Closed {
+			health[id].Share = 1 // the rest is zero
+			continue
+		}
+		health[id] = f.told(c.Now, e)
 	}
 }
 
@@ -134,16 +139,27 @@ func (f *Filter) Observe(c *plugins.Cycle, books *pool.Books) {
 // known anew.
 func (f *Filter) look(c *plugins.Cycle, w *ward) {
 	prompt := f.prompt.Of(c.Request)
-	for _, id := range c.Candidates {
-		e := &w.at[id]
-		e.uncached = prompt
-		if f.knowsCached {
-			e.uncached = max(prompt-max(f.cached.Of(c)[id], 0), 0)
+	for len(w.uncached) < len(w.at) {
+		w.uncached = append(w.uncached, 0)
+	}
+	if f.knowsCached {
+		cached := f.cached.Of(c)
+		for _, id := range c.Candidates {
+			w.uncached[id] = max(prompt-max(cached[id], 0), 0)
 		}
-		if f.knowsClass {
-			if class := f.class.Of(c)[id]; class != e.class {
-				e.class, e.pace = class, [phases]pace{}
-			}
+	} else {
+		for _, id := range c.Candidates {
+			w.uncached[id] = prompt
+		}
+	}
+	if !f.knowsClass || w.classed == c.Snapshot {
+		return
+	}
+	w.classed = c.Snapshot
+	classes := f.class.Of(c)
+	for _, id := range c.Snapshot.Members {
+		if e := &w.at[id]; classes[id] != e.class {
+			e.class, e.pace = classes[id], [phases]pace{}
 		}
 	}
 }
@@ -236,7 +252,7 @@ func (f *Filter) Booked(r *plugins.Request, legs []plugins.Leg, _ *pool.Books) {
 	if e.class.Prefill > 0 && e.class.Decode > 0 {
 		prefill, decode = e.class.Prefill, e.class.Decode
 	}
-	fl.prefill = prefillWork(e.uncached) / prefill
+	fl.prefill = prefillWork(w.uncached[id]) / prefill
 	fl.work[answering] = min(expectedBase+e.ahead+fl.prefill, mostWork)
 	e.prompts += fl.prefill
 	e.ahead += fl.prefill

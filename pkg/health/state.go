@@ -38,18 +38,19 @@ type endpoint struct {
 	at   pool.Instant // when pace was last made to forget
 
 	// Of one evaluation: open flights, and what the request that is being decided would cost.
-	open     [phases]pace
-	late     [phases]float64
-	hung     int
-	queues   bool // requests wait in its engine
-	uncached int64
+	open   [phases]pace
+	late   [phases]float64
+	hung   int
+	queues bool // requests wait in its engine
 }
 
 // ward is the state of one pool. Its methods are called with mu held.
 type ward struct {
 	mu        sync.Mutex
-	version   uint64
-	at        []endpoint // by id
+	snapshot  *pool.Snapshot // to which at was brought last
+	at        []endpoint     // by id
+	uncached  []int64        // tokens of the prompt at hand, by id
+	classed   *pool.Snapshot // to which the classes were brought last
 	flights   []flight
 	free      int32
 	reference [phases]float64 // the median ratio of time and work over endpoints in use; 0 where there are not two
@@ -77,10 +78,10 @@ func (w *ward) of(ref pool.Ref) *endpoint {
 // sync follows the membership. An engine that restarted while it was ejected has shown that it is there, and begins anew with a
 // small share.
 func (w *ward) sync(now pool.Instant, s *pool.Snapshot) {
-	if w.version == s.Version {
+	if w.snapshot == s {
 		return
 	}
-	w.version = s.Version
+	w.snapshot = s
 	for len(w.at) < len(s.Slots) {
 		w.at = append(w.at, endpoint{})
 	}

@@ -45,7 +45,8 @@ type Cycle struct {
 	drawn   bool // the running call has drawn: random stands in its stream
 	legs    []Leg
 
-	stale, never bool // that a candidate's sample is so was noted
+	sorted bool      // fresh is that of this decision
+	fresh  []pool.ID // the candidates whose samples can be trusted
 
 	removed []removal // by filters of the runs, for the refusal's detail
 
@@ -88,7 +89,7 @@ func (c *Cycle) Prepare(r *Request, s *pool.Snapshot, staleAfter time.Duration, 
 	c.Now, c.Request, c.Snapshot, c.staleAfter, c.seed = r.Now, r, s, staleAfter, seed
 	r.Snapshot = s
 	c.books, c.running, c.drawn, c.run = nil, nil, false, 0
-	c.stale, c.never = false, false
+	c.sorted = false
 	c.removed, c.picked = c.removed[:0], c.picked[:0]
 	c.Trace = nil
 	c.initial = c.initial[:0]

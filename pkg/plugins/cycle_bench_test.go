@@ -12,7 +12,7 @@ import (
 )
 
 // standard is a pool of so many endpoints under llm-d's profile (queue 2, KV utilisation 2, prefix 3, max-score), and complete
-// one under the cost in milliseconds.
+// one under the default: health, hot prefixes and the cost in milliseconds.
 func standard(t testing.TB, endpoints int) *world {
 	t.Helper()
 	return profiled(t, endpoints, []string{"queue-scorer", "kv-cache-utilization-scorer", "prefix-cache-scorer", "max-score-picker"}, []float64{2, 2, 3, 0})
@@ -20,7 +20,7 @@ func standard(t testing.TB, endpoints int) *world {
 
 func complete(t testing.TB, endpoints int) *world {
 	t.Helper()
-	return profiled(t, endpoints, []string{"cost-scorer", "max-score-picker"}, []float64{1, 0})
+	return profiled(t, endpoints, []string{"health-filter", "hot-prefix-filter", "cost-scorer", "max-score-picker"}, []float64{0, 0, 1, 0})
 }
 
 // profiled is a pool of so many endpoints under a profile of these plugins, all scraped, half of them holding a part of the

@@ -209,9 +209,12 @@ func (c *column[T]) reset(n int) {
 	if c.empty() {
 		return
 	}
-	unset := unset[T]()
-	for i := range c.v {
-		c.v[i] = unset
+	if unset, zero := unset[T](); zero {
+		clear(c.v)
+	} else {
+		for i := range c.v {
+			c.v[i] = unset
+		}
 	}
 }
 
@@ -234,8 +237,7 @@ func (c *column[T]) empty() bool {
 }
 
 // unset is Unknown for the numeric types of facts and the zero value for all others.
-func unset[T any]() T {
-	var v T
+func unset[T any]() (v T, zero bool) {
 	switch p := any(&v).(type) {
 	case *int32:
 		*p = Unknown
@@ -243,8 +245,10 @@ func unset[T any]() T {
 		*p = Unknown
 	case *float64:
 		*p = Unknown
+	default:
+		return v, true
 	}
-	return v
+	return v, false
 }
 
 func (c *column[T]) record(at []pool.ID) any {

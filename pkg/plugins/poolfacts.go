@@ -37,22 +37,34 @@ func fillSteeredTo(r *Request, h RequestValue[[]string]) { h.Set(r, r.Steered) }
 // sampled copies one quantity of each candidate's sample into out; never sampled and stale ones stay Unknown. Either is
 // noted once per decision, however many candidates and facts it concerns.
 func sampled[T any](c *Cycle, out []T, get func(*pool.Sample) T) {
+	if !c.sorted {
+		c.sortSamples()
+	}
+	samples := c.books.Samples
+	for _, id := range c.fresh {
+		out[id] = get(&samples[id])
+	}
+}
+
+// sortSamples finds the candidates whose samples can be trusted.
+func (c *Cycle) sortSamples() {
+	c.sorted, c.fresh = true, c.fresh[:0]
+	stale, never := false, false
 	for _, id := range c.Candidates {
-		s := &c.books.Samples[id]
-		switch s.State(c.Now, c.staleAfter) {
+		switch c.books.Samples[id].State(c.Now, c.staleAfter) {
 		case pool.Fresh:
-			out[id] = get(s)
+			c.fresh = append(c.fresh, id)
 		case pool.Stale:
-			if !c.stale {
-				c.stale = true
-				c.sink.Note(reason.StaleSample, "")
-			}
+			stale = true
 		default:
-			if !c.never {
-				c.never = true
-				c.sink.Note(reason.NeverScraped, "")
-			}
+			never = true
 		}
+	}
+	if stale {
+		c.sink.Note(reason.StaleSample, "")
+	}
+	if never {
+		c.sink.Note(reason.NeverScraped, "")
 	}
 }
 

@@ -98,6 +98,10 @@ func (l *LoadModel) Observe(c *plugins.Cycle, books *pool.Books) {
 // expects notes whether the prompt at hand is long for the traffic wherever it goes, since the books do not tell.
 func (f *fleetLoad) expects(c *plugins.Cycle, l *LoadModel, loads []plugins.EngineLoad) {
 	prompt, least := float64(max(l.prompt.Of(c.Request), 0)), -1.0
+	if len(c.Candidates) == 0 || !plugins.LongPrompt(loads[c.Candidates[0]].Prefill(prompt, 0), f.meanPrefill()) {
+		f.long = false // nor is it where it is computed sooner
+		return
+	}
 	cached := l.cached.Of(c)
 	for _, id := range c.Candidates {
 		known := 0.0
@@ -116,7 +120,7 @@ func (f *fleetLoad) describe(out *plugins.EngineLoad, id pool.ID, now pool.Insta
 	e := &f.engines[id]
 	prefill, step := e.now.prefill, e.now.step
 	*out = plugins.EngineLoad{
-		BacklogMS:         max(time.Duration(books.BacklogEnds[id]-now).Seconds()*1000, 0),
+		BacklogMS:         float64(max(books.BacklogEnds[id]-now, 0)) / float64(time.Millisecond),
 		PrefillMSPerToken: prefill * e.prior.prefillMS,
 		AttentionTokens:   attentionTokens,
 		StepMS:            step * e.prior.stepMS,
@@ -129,11 +133,11 @@ func (f *fleetLoad) describe(out *plugins.EngineLoad, id pool.ID, now pool.Insta
 		Learned:           f.degree(e),
 	}
 	own, context, decode := float64(books.Requests[id]), float64(books.ContextTokens[id]), float64(books.DecodeTokens[id])
-	size := usualTokens
-	if own > 0 {
+	foreign := e.foreigners()
+	size := usualTokens // of a request; only those that the books do not know are counted by it
+	if own > 0 && (foreign > 0 || books.AfterSample[id] > 0 || waiting > 0) {
 		size = (context + decode) / own
 	}
-	foreign := e.foreigners()
 	out.Running = own + foreign
 	out.ResidentTokens = context + decode/2 + foreign*size
 	if foreign > 0 && waiting > 0 {

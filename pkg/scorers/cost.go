@@ -108,10 +108,10 @@ func (a *asked) of(l *plugins.EngineLoad, cached int64) expense {
 	p := l.Prefill(uncached, known)
 	step := l.Step(l.Running, l.ResidentTokens)
 	with := l.Step(l.Running+1, l.ResidentTokens+a.prompt+a.out/2)
-	free := 1 - l.Busy
-	e := expense{prompt: p, ttft: l.BacklogMS + p + float64(1.5*step), decode: a.out * with / free}
+	longer := 1 / (1 - l.Busy)
+	e := expense{prompt: p, ttft: l.BacklogMS + p + float64(1.5*step), decode: a.out * with * longer}
 	e.running = float64(l.Running*p) + float64(l.Running*a.out/2*(with-step))
-	e.coming = a.arrivals * e.ttft * p / free
+	e.coming = a.arrivals * e.ttft * p * longer
 	e.displaced = a.reuse * p * (l.Running + 1)
 	if l.CapacityTokens > 0 && l.PromisedTokens > 0 {
 		if over := l.PromisedTokens + uncached + a.out - float64(0.95*l.CapacityTokens); over > 0 {
@@ -157,9 +157,8 @@ func (s *Cost) Score(c *plugins.Cycle, out []float64) {
 	for i, id := range c.Candidates {
 		cost := out[i]
 		if cost-least <= within {
-			p := a.product(&loads[id], cached[id])
 			cost = least
-			if p > 0 {
+			if p := a.product(&loads[id], cached[id]); p > smallest {
 				cost += float64(within * (1 - smallest/p))
 			}
 		}
