@@ -146,14 +146,14 @@ func numberBounds(o object, p plugins.Param, least, most string) object {
 
 // field corrects what a struct cannot say of a field of the document.
 func (s *schemaPrinter) field(p plugins.Param, o object) object {
-	switch {
-	case p.Path == "apiVersion":
+	switch p.Path {
+	case "apiVersion":
 		return object{"type": "string", "enum": Versions()}
-	case p.Path == "featureGates":
+	case "featureGates":
 		o["items"] = object{"type": "string", "pattern": "^(" + strings.Join(gates, "|") + ")(=([tT][rR][uU][eE]|[fF][aA][lL][sS][eE]))?$"}
-	case p.Path == "stages":
+	case "stages":
 		o["items"] = object{"anyOf": []any{object{"type": "string", "minLength": 1}, s.group(plugins.Params(&refShape{}), true)}}
-	case p.Path == "plugins":
+	case "plugins":
 		item := o["items"].(object)
 		item["properties"].(object)["type"].(object)["enum"] = s.types()
 		item["properties"].(object)["parameters"].(object)["type"] = []string{"object", "null"}

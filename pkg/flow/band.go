@@ -35,7 +35,6 @@ type Flow struct {
 	// ID is the tenant's name; empty for requests without one.
 	ID string
 
-	weight  float64
 	heap    []*item
 	bytes   int64
 	parked  uint64 // the pool's count of changes at which its first found no endpoint; it is not asked again before that rises

@@ -160,7 +160,7 @@ func (c *Control) Next(now pool.Instant) (r *plugins.Request, no *reason.Refusal
 		if c.gates[i].asked {
 			empty := !takes(l.pool.Snapshot())
 			for _, b := range l.bands {
-				c.expire(now, l, b, empty)
+				c.expire(now, b, empty)
 			}
 		}
 	}

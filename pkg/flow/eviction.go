@@ -46,13 +46,13 @@ type victim struct {
 	prev, next *victim
 }
 
-// group returns those of a priority, and where they stand.
-func (e *evictions) group(priority int32) (*victims, int) {
+// group returns those of a priority.
+func (e *evictions) group(priority int32) *victims {
 	i, found := slices.BinarySearchFunc(e.groups, priority, func(g victims, p int32) int { return cmp.Compare(g.priority, p) })
 	if !found {
 		e.groups = slices.Insert(e.groups, i, victims{priority: priority})
 	}
-	return &e.groups[i], i
+	return &e.groups[i]
 }
 
 // add enters a request, O(1).
@@ -63,7 +63,7 @@ func (e *evictions) add(r *plugins.Request) {
 	} else {
 		e.free = v.next
 	}
-	g, _ := e.group(r.Target.Priority)
+	g := e.group(r.Target.Priority)
 	*v = victim{r: r, priority: g.priority, prev: g.last}
 	if g.last != nil {
 		g.last.next = v
@@ -84,7 +84,7 @@ func (e *evictions) drop(r *plugins.Request) {
 		return
 	}
 	delete(e.by, r)
-	g, _ := e.group(v.priority)
+	g := e.group(v.priority)
 	if v.prev != nil {
 		v.prev.next = v.next
 	} else {
@@ -171,7 +171,7 @@ func (c *Control) evict(now pool.Instant, l *line, running int) (*plugins.Reques
 	}
 	e.left--
 	v.named = true
-	g, _ := e.group(v.priority)
+	g := e.group(v.priority)
 	g.issued++
 	no := reason.Refuse(reason.Evicted, "its priority is %d, and requests of priority %d wait", v.priority, b.Priority)
 	no.RetryAfter = c.retry(now, l)
@@ -211,7 +211,7 @@ func (c *Control) Evicted(now pool.Instant, r *plugins.Request, taken bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := &c.lines[r.PoolIndex].evictions
-	if g, _ := e.group(r.Target.Priority); taken {
+	if g := e.group(r.Target.Priority); taken {
 		g.taken++
 	} else {
 		e.left++ // another one goes in its place

@@ -79,7 +79,7 @@ func TestNobodyStarvesUnderTokenDeficit(t *testing.T) {
 		}
 	}
 	since := map[string]int64{}
-	bound := int64(tenants * (p.QuantumTokens + largest))
+	bound := tenants * (p.QuantumTokens + largest)
 	w.run(tenants*200, func(r *request) {
 		id := r.Target.Subscription
 		if id == "first" {

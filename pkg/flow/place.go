@@ -43,7 +43,7 @@ func (c *Control) place(now pool.Instant, it *item, empty bool) *reason.Refusal 
 		return c.full(now, l, empty, fmt.Sprintf("%d priorities wait already, the most that may (maxPriorityBands)", c.o.MaxBands))
 	}
 	it.band = b
-	c.expire(now, l, b, empty)
+	c.expire(now, b, empty)
 	for _, bound := range [...]struct {
 		most, has int64
 		name      string
@@ -116,7 +116,7 @@ func (c *Control) tooLate(now pool.Instant, it *item) *reason.Refusal {
 }
 
 // expire takes out of a band who has waited too long by the pool's present state. They count no longer, and Next hands them out.
-func (c *Control) expire(now pool.Instant, l *line, b *Band, empty bool) {
+func (c *Control) expire(now pool.Instant, b *Band, empty bool) {
 	ttl := pool.Instant(b.ttl(empty))
 	if ttl <= 0 {
 		return

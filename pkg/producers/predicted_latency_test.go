@@ -49,7 +49,6 @@ type fleet struct {
 	random *rand.Rand
 	factor map[string]float64
 	held   time.Duration
-	sent   int
 }
 
 func newFleet(t testing.TB, by *producers.PredictedLatency, names ...string) *fleet {
