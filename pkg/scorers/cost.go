@@ -51,8 +51,8 @@ var (
 	_ plugins.Explainer = (*Cost)(nil)
 )
 
-// NewCost returns a Cost with its defaults.
-func NewCost() *Cost { return &Cost{TTFTPrice: 1, ITLPrice: 1} }
+// NewCost returns a Cost with its defaults, by what came out of the shipped scenarios (docs/design/0040-load-model.md).
+func NewCost() *Cost { return &Cost{TTFTPrice: 1, ITLPrice: 0.5} }
 
 // Provision says what Score reads and refuses prices that are both nothing.
 func (s *Cost) Provision(b *plugins.Builder) error {

@@ -76,10 +76,10 @@ func TestCostIsTheSumOfItsParts(t *testing.T) {
 	world := `prompt-tokens=1000 expected-output=100 traffic={"perSecond":20,"prefillMs":30,"reuse":0.5,"outputTokens":200} | a ` +
 		`engine-load={"backlogMs":20,"prefillMsPerToken":0.03,"stepMs":7,"stepMsPerSequence":0.05,"running":2,"busy":0.5,"promisedTokens":-1,"capacityTokens":-1}`
 	ttft, decode := 20+30+1.5*7.1, 100*7.15/0.5
-	others := 2*30 + 2*50*0.05 + 0.02*ttft*30/0.5 + 0.5*30*3
-	want := 1000 / (1000 + ttft + decode + others)
+	running, coming, displaced := 2*30+2*50*0.05, 0.02*ttft*30/0.5, 0.5*30*3.0
+	want := 1000 / (1000 + ttft + coming + displaced + 0.5*(decode+running)) // at prices 1 and 0.5
 	said := pluginstest.Run(t, world, []pluginstest.Part{{Name: "it", Plugin: scorers.NewCost(), Weight: 1}}).Explained["it"][0]
-	if line := "TTFT 61 ms + decode 1430 ms + others 183 ms + KV 0 ms; at prices 1673 (backlog 20 ms, 0.0300 ms a token, step 7.1 ms, not measured)"; said != line {
+	if line := "TTFT 61 ms + decode 1430 ms + others 183 ms + KV 0 ms; at prices 926 (backlog 20 ms, 0.0300 ms a token, step 7.1 ms, not measured)"; said != line {
 		t.Errorf("explained as %q, want %q", said, line)
 	}
 	if got := pluginstest.Score(t, scorers.NewCost(), world)[0]; got < want-1e-9 || got > want+1e-9 {
