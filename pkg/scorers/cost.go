@@ -188,7 +188,7 @@ func (s *Cost) Explain(c *plugins.Cycle, i int) string {
 // The cost of a long prompt where it is not to go, and how many times as much it may cost where it is.
 const (
 	elsewhere  = 1e6
-	worthwhile = 1.6
+	worthwhile = 3
 
 	// How busy the candidates for long prompts may be with them.
 	longBusy = 0.8
