@@ -56,6 +56,7 @@ type Books struct {
 
 	snapshot *Snapshot
 	clock    Instant // the latest instant heard of
+	touched  touches
 	entries  []entry
 	free     int32   // first of the free entries, linked by next; none if there is none
 	due      []int32 // a heap of the live entries by deadline
@@ -130,6 +131,7 @@ func (b *Books) add(i int32, to Ref, l Load) {
 	l = l.bounded()
 	e.to, e.at, e.prefill, e.decode, e.prompt = to, b.clock, l.UncachedPrefill, l.Decode, l.UncachedPrefill+l.Cached
 	e.told, e.began, e.work = false, 0, 0
+	b.touched.add(to.ID)
 	b.Requests[to.ID]++
 	b.DecodeTokens[to.ID] += e.decode
 	b.ContextTokens[to.ID] += e.prompt
@@ -152,6 +154,7 @@ func (b *Books) remove(i int32) {
 	b.prefilled(i, false)
 	e := &b.entries[i]
 	b.stop(e)
+	b.touched.add(e.to.ID)
 	b.Requests[e.to.ID]--
 	b.DecodeTokens[e.to.ID] -= e.decode
 	b.ContextTokens[e.to.ID] -= e.prompt
@@ -190,6 +193,7 @@ func (b *Books) firstByte(h Booking) bool {
 		return false
 	}
 	b.prefilled(i, true)
+	b.touched.add(b.entries[i].to.ID)
 	b.entries[i].begun = true
 	return true
 }
@@ -201,6 +205,7 @@ func (b *Books) progress(h Booking, decode int64) bool {
 	}
 	e := &b.entries[i]
 	decode = Load{Decode: decode}.bounded().Decode
+	b.touched.add(e.to.ID)
 	b.DecodeTokens[e.to.ID] += decode - e.decode
 	e.decode, e.told = decode, true
 	return true

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -17,6 +18,7 @@ type ledger struct {
 	clock   Instant
 	members map[string]*modelEndpoint
 	open    map[Booking]*modelBooking
+	last    written
 }
 
 type modelEndpoint struct {
@@ -111,6 +113,37 @@ func (l *ledger) check(t *rapid.T, p *Pool) {
 	})
 }
 
+// written is what stood in the books at the last check.
+type written struct {
+	of    *Snapshot
+	count uint64
+	rows  []any // by ID
+}
+
+// untouched finds an endpoint whose books or sample are others than at the last check, of the same snapshot, without a touch.
+func (l *ledger) untouched(t *rapid.T, p *Pool) {
+	p.Decide(func(s *Snapshot, b *Books) {
+		is := written{of: s, count: b.Touches()}
+		for i := range s.Slots {
+			is.rows = append(is.rows, []any{b.Requests[i], b.NoFirstByte[i], b.AfterSample[i], b.PrefillTokens[i], b.DecodeTokens[i],
+				b.ContextTokens[i], b.SinceSample[i], b.BacklogEnds[i], b.Samples[i]})
+		}
+		was := l.last
+		if l.last = is; was.of != s || is.count-was.count > TouchesKept {
+			return
+		}
+		touched := map[ID]bool{}
+		for n := was.count; n < is.count; n++ {
+			touched[b.Touched(n)] = true
+		}
+		for i := range s.Slots {
+			if !touched[ID(i)] && !reflect.DeepEqual(was.rows[i], is.rows[i]) {
+				t.Fatalf("slot %d: %v became %v, and it was not touched", i, was.rows[i], is.rows[i])
+			}
+		}
+	})
+}
+
 func TestBooksAgreeWithASlowModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := New("a", reason.Discard{})
@@ -160,7 +193,10 @@ func TestBooksAgreeWithASlowModel(t *testing.T) {
 		}
 
 		t.Repeat(map[string]func(*rapid.T){
-			"": func(t *rapid.T) { l.check(t, p) },
+			"": func(t *rapid.T) {
+				l.check(t, p)
+				l.untouched(t, p)
+			},
 			"update": func(t *rapid.T) {
 				at := now()
 				var members []Endpoint

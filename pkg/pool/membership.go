@@ -177,6 +177,7 @@ func (p *Pool) Observe(now Instant, of Ref, s Sample) {
 			s.PromptTokens = last.PromptTokens
 		}
 	}
+	b.touched.add(of.ID)
 	b.seen(of.ID, s.At)
 	b.Samples[of.ID] = s
 }
@@ -189,6 +190,7 @@ func (p *Pool) Refused(now Instant, of Ref) {
 	b := &p.books
 	b.At(now)
 	if b.snapshot.Alive(of) && b.Samples[of.ID].Refused == 0 {
+		b.touched.add(of.ID)
 		b.Samples[of.ID].Refused = max(now, 1)
 	}
 }
