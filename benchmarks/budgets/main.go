@@ -30,6 +30,7 @@ func main() {
 	lines = append(lines, cycleLines()...)
 	lines = append(lines, bodyLines()...)
 	lines = append(lines, prefixLines()...)
+	lines = append(lines, queueLines()...)
 	simulated, err := fleetLines()
 	lines = append(lines, simulated...)
 	var telemetry []extproc.Line

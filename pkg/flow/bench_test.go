@@ -10,8 +10,9 @@ import (
 	"github.com/fairlead/fairlead/pkg/reason"
 )
 
-// passing is a queue as it stands in a configuration by default, over n endpoints, and a request that need not wait.
-func passing(tb testing.TB, n int) (pass func(now pool.Instant)) {
+// passing is a queue as it stands in a configuration by default, over n endpoints of which so many are full, and a request that need
+// not wait. books has it booked and ended besides, which is what the pool costs without a queue.
+func passing(tb testing.TB, n, full int) (pass, books func(now pool.Instant)) {
 	q := NewQueue()
 	built, err := plugins.Build(plugins.Spec{
 		Plugins:  []plugins.PluginSpec{instance("picker", pickFirst{}), instance("handler", handle{}), instance("queue", q)},
@@ -26,46 +27,105 @@ func passing(tb testing.TB, n int) (pass func(now pool.Instant)) {
 	q.Attach([]*pool.Pool{p}, reason.Discard{})
 	w.members(n)
 	s := p.Snapshot()
-	for _, id := range s.Members {
-		p.Observe(second, s.Slots[id].Ref, pool.Sample{At: second, Running: 3, Blocks: 1000, BlockTokens: 16, KVUsage: 0.3})
+	for i, id := range s.Members {
+		usage := 0.3
+		if i < full {
+			usage = 0.99
+		}
+		p.Observe(second, s.Slots[id].Ref, pool.Sample{At: second, Running: 3, Blocks: 1000, BlockTokens: 16, KVUsage: usage})
 	}
 	r := &plugins.Request{}
 	r.Prepare(built, nil)
 	r.PoolIndex = 0
 	c := built.Plans[0].NewCycle(reason.Discard{})
-	if no := c.Prepare(r, s, p.StaleAfter(), 1, nil); no != nil {
-		tb.Fatal(no)
+	candidates := func() {
+		if no := c.Prepare(r, s, p.StaleAfter(), 1, nil); no != nil {
+			tb.Fatal(no)
+		}
 	}
-	var books *pool.Books
-	p.Decide(func(_ *pool.Snapshot, b *pool.Books) { books = b }) // kept: nobody else is here
-	return func(now pool.Instant) {
+	candidates()
+	var kept *pool.Books
+	p.Decide(func(_ *pool.Snapshot, b *pool.Books) { kept = b }) // nobody else is here
+	last := s.Slots[s.Members[n-1]].Ref
+	pass = func(now pool.Instant) {
+		if full > 0 {
+			candidates() // they were narrowed
+		}
 		r.Now, c.Now = now, now
 		if v := q.Enter(r); !v.Passes() {
 			tb.Fatal("it does not pass")
 		}
-		if fits, no := q.Fits(c, books); !fits || no != nil {
+		if fits, no := q.Fits(c, kept); !fits || no != nil {
 			tb.Fatal("it does not fit")
 		}
-		q.Admitted(r, s.Slots[0].Ref, pool.Load{})
+		q.Admitted(r, last, pool.Load{})
+	}
+	return pass, func(now pool.Instant) {
+		h := kept.Book(last, pool.Load{UncachedPrefill: 100, Decode: 20}, now+second)
+		p.FirstByte(now, h)
+		p.Progress(now, h, 20)
+		p.End(now, h)
 	}
 }
 
 func BenchmarkEmptyQueue(b *testing.B) {
 	for _, n := range []int{8, 100} {
+		pass, books := passing(b, n, 0)
 		b.Run(fmt.Sprint("endpoints=", n), func(b *testing.B) {
-			pass := passing(b, n)
 			b.ReportAllocs()
 			for b.Loop() {
 				pass(2 * second)
+			}
+		})
+		b.Run(fmt.Sprint("endpoints=", n, "/books alone"), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				books(2 * second)
+			}
+		})
+		b.Run(fmt.Sprint("endpoints=", n, "/and books"), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				pass(2 * second)
+				books(2 * second)
 			}
 		})
 	}
 }
 
 func TestAnEmptyQueueAllocatesNothing(t *testing.T) {
-	pass := passing(t, 8)
-	if n := testing.AllocsPerRun(1000, func() { pass(2 * second) }); n != 0 {
-		t.Errorf("%v allocations, want none", n)
+	for _, full := range []int{0, 3} {
+		pass, _ := passing(t, 8, full)
+		if n := testing.AllocsPerRun(1000, func() { pass(2 * second) }); n != 0 {
+			t.Errorf("%d of 8 full: %v allocations, want none", full, n)
+		}
+	}
+}
+
+// counting counts how often it is asked whether an endpoint has room.
+type counting struct {
+	*LoadDetector
+	asked int
+}
+
+func (c *counting) HasRoom(v *View, id pool.ID) bool {
+	c.asked++
+	return c.LoadDetector.HasRoom(v, id)
+}
+
+// What a request costs that need not wait hangs on what happened since the last one, and not on how many endpoints there are.
+func TestAnEmptyQueueAsksAboutWhatWasWritten(t *testing.T) {
+	d := &counting{LoadDetector: NewLoadDetector()}
+	w := newWorld(t, settings(func(s *Settings) { s.Detector, s.Patient = d, true }), 100)
+	w.end(w.come()) // the first looks at all
+	for range 50 {
+		before := d.asked
+		r := w.come()
+		w.firstByte(r)
+		w.end(r)
+		if n := d.asked - before; n > 2 {
+			t.Fatalf("asked about %d endpoints, want those that the request before this one was at", n)
+		}
 	}
 }
 

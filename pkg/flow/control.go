@@ -359,7 +359,11 @@ func (c *Control) ceilingOf(l *line, priority int32, s float64, now pool.Instant
 // leaves narrows the candidates to endpoints with room, and to those where the flow had no more than its share, if others
 // wait. It reports whether any is left.
 func (c *Control) leaves(cy *plugins.Cycle, l *line, it *item) bool {
-	n := cy.Restrict(func(id pool.ID) bool { return c.rooms.HasRoom(&l.seen, id) })
+	l.spare.look(c.rooms, &l.seen, cy.Snapshot)
+	n := len(cy.Candidates)
+	if len(l.spare.full) > 0 {
+		n = cy.Restrict(l.spare.has)
+	}
 	if n < 2 || it == nil {
 		return n > 0
 	}

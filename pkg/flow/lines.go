@@ -18,8 +18,9 @@ type line struct {
 	index int
 
 	waiting atomic.Int64
-	view    membership // guarded by the pool's lock, like the next
+	view    membership // guarded by the pool's lock, like the next two
 	seen    View
+	spare   spare
 
 	bands      []*Band // highest priority first
 	priorities []int32

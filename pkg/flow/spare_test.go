@@ -1,0 +1,100 @@
+package flow
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/fairlead/fairlead/pkg/pool"
+)
+
+// What is kept of full endpoints is at every look what asking about each of them would say, whatever was booked, sampled, ended or
+// became old since.
+func TestTheSpareAgreesWithAskingAll(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := pool.Options{StaleAfter: 20 * time.Millisecond}.New("p", nil)
+		d := &LoadDetector{MaxBacklog: 3 * time.Millisecond, MaxPending: 2, MaxRequests: int32(rapid.SampledFrom([]int{0, 3}).Draw(t, "maxRequests")), MaxKVUsage: 0.8}
+		var spares [2]spare // as of two configurations, which look at different times
+		var m membership
+		var open []pool.Booking
+		now := second
+		draw := func(name string, below int) int { return rapid.IntRange(0, below-1).Draw(t, name) }
+		list := func() {
+			var all []pool.Endpoint
+			for i := range 1 + draw("members", 5) {
+				all = append(all, pool.Endpoint{Namespace: "ns", Name: fmt.Sprint("e", i), Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), 8000)})
+			}
+			p.Update(now, all)
+		}
+		list()
+		member := func() pool.Ref {
+			s := p.Snapshot()
+			return s.Slots[rapid.SampledFrom(s.Members).Draw(t, "member")].Ref
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"": func(t *rapid.T) {
+				p.Decide(func(s *pool.Snapshot, b *pool.Books) {
+					m.see(s)
+					v := &View{Now: now, Books: b, StaleAfter: p.StaleAfter(), Members: m.members, Stages: m.stages}
+					for i := range spares {
+						if i > 0 && draw("looks", 400) > 0 {
+							continue
+						}
+						k := &spares[i]
+						k.look(d, v, s)
+						full := 0
+						for _, id := range s.Members {
+							if d.HasRoom(v, id) != k.has(id) {
+								t.Fatalf("endpoint %d has room: %v, kept is %v", id, d.HasRoom(v, id), k.has(id))
+							}
+							if !k.has(id) {
+								full++
+							}
+						}
+						if full != len(k.full) {
+							t.Fatalf("%d are full, kept are %d", full, len(k.full))
+						}
+					}
+				})
+			},
+			"time passes": func(t *rapid.T) { now += pool.Instant(draw("ms", 10)) * pool.Instant(time.Millisecond) },
+			"members":     func(*rapid.T) { list() },
+			"book": func(t *rapid.T) {
+				to, l := member(), pool.Load{UncachedPrefill: int64(draw("prompt", 100)), Decode: int64(draw("answer", 300))}
+				p.Decide(func(_ *pool.Snapshot, b *pool.Books) {
+					b.At(now)
+					open = append(open, b.Book(to, l, now+pool.Instant(draw("deadline", 50))*pool.Instant(time.Millisecond)))
+				})
+			},
+			"sample": func(t *rapid.T) {
+				of := member()
+				p.Observe(now, of, pool.Sample{At: now - pool.Instant(draw("late", 3)), Waiting: int32(draw("waiting", 4)) - 1, Blocks: 64, BlockTokens: 16,
+					KVUsage: float64(draw("usage", 11)) / 10, ProcessStart: float64(1 + draw("process", 20)/19)})
+			},
+			"first byte": func(t *rapid.T) {
+				if len(open) > 0 {
+					p.FirstByte(now, rapid.SampledFrom(open).Draw(t, "booking"))
+				}
+			},
+			"progress": func(t *rapid.T) {
+				if len(open) > 0 {
+					p.Progress(now, rapid.SampledFrom(open).Draw(t, "booking"), int64(draw("tokens", 500)))
+				}
+			},
+			"move": func(t *rapid.T) {
+				if len(open) > 0 {
+					p.Move(now, rapid.SampledFrom(open).Draw(t, "booking"), member(), pool.Load{UncachedPrefill: int64(draw("prompt", 100))})
+				}
+			},
+			"end": func(t *rapid.T) {
+				if len(open) > 0 {
+					p.End(now, rapid.SampledFrom(open).Draw(t, "booking"))
+				}
+			},
+			"expire": func(*rapid.T) { p.Expire(now) },
+		})
+	})
+}
