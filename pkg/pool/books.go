@@ -86,6 +86,7 @@ type entry struct {
 	begun           bool  // the first byte came
 	counted         bool  // in AfterSample
 	silent          bool  // the first byte tells nothing of the prompt
+	streams         bool  // the answer is an event stream
 	told            bool  // decode is what was generated
 	decoding        bool  // counted among the sequences that decode
 }
@@ -142,7 +143,7 @@ func (b *Books) add(i int32, to Ref, l Load) {
 		b.decodes(e, b.measure(to.ID))
 		return
 	}
-	e.silent = l.Silent || b.HeadersFirst
+	e.silent, e.streams = l.Silent || b.HeadersFirst, !l.Silent
 	b.NoFirstByte[to.ID]++
 	b.PrefillTokens[to.ID] += e.prefill
 	b.enqueue(e, l)

@@ -19,6 +19,21 @@ type Sample struct {
 	// By these two a restart is noticed, the second where the first is unknown.
 	ProcessStart float64 // seconds since the Unix epoch as the engine says; ≤ 0 is unknown. Another value is another process
 	PromptTokens float64 // prompt tokens that the process has ever taken in; < 0 is unknown. Less than before is another process
+
+	// What the process has counted since it began, of all requests, whoever sent them: first tokens with the time from a request's
+	// arrival at the engine, the gaps between tokens, and requests that were sent back from the batch for lack of memory, < 0 is
+	// unknown.
+	FirstTokens, Gaps Timed
+	Preemptions       float64
+}
+
+// Timed is how many of something there were, and the seconds that they took together. A Count below 0 is unknown.
+type Timed struct{ Count, Seconds float64 }
+
+// Since returns what came to t after earlier; ok is false if either is unknown, or if t is of another process.
+func (t Timed) Since(earlier Timed) (d Timed, ok bool) {
+	d = Timed{t.Count - earlier.Count, t.Seconds - earlier.Seconds}
+	return d, t.Count >= 0 && earlier.Count >= 0 && d.Count >= 0 && d.Seconds >= 0
 }
 
 // Attribute is a number that is known of an endpoint under a name that its operator chose.
@@ -29,7 +44,10 @@ type Attribute struct {
 
 // NoSample is the Sample of an endpoint that was never asked: everything is unknown.
 func NoSample() Sample {
-	return Sample{Waiting: -1, Running: -1, Blocks: -1, BlockTokens: -1, KVUsage: -1, AdaptersMax: -1, ProcessStart: -1, PromptTokens: -1}
+	return Sample{
+		Waiting: -1, Running: -1, Blocks: -1, BlockTokens: -1, KVUsage: -1, AdaptersMax: -1, ProcessStart: -1, PromptTokens: -1,
+		FirstTokens: Timed{Count: -1}, Gaps: Timed{Count: -1}, Preemptions: -1,
+	}
 }
 
 // State says how far a sample can be trusted.

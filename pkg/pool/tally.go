@@ -8,16 +8,17 @@ import "time"
 // Work is counted in prompt tokens without attention: a prompt of u uncached tokens behind c cached ones is
 // u + u·(c + u/2)/AttentionTokens, since each of them attends to all before it.
 type Tally struct {
-	// Booked are bookings, and BookedWork the work of their prompts.
-	Booked, BookedWork int64
+	// Booked are bookings, BookedWork the work of their prompts, and BookedAhead the work that was to be done before their first
+	// tokens as the books knew it: what stood before each, and its own.
+	Booked, BookedWork, BookedAhead int64
 	// Prompts are the tokens of their prompts, and Cached those that were not to be computed.
 	Prompts, Cached int64
 
-	// Begun are answers whose first byte told that their prompt was computed, Waited the time from each booking to it, and Ahead
-	// the work that was to be done in that time as the books knew it: what stood before the request, and its own.
-	Begun  int64
-	Waited time.Duration
-	Ahead  int64
+	// Begun are event streams that began, Waited is the time from each booking to its first byte, Ahead their part of BookedAhead,
+	// and BegunWork that of BookedWork. Where engines send headers first, none of that tells of the prompts.
+	Begun            int64
+	Waited           time.Duration
+	Ahead, BegunWork int64
 
 	// Ended are answers that came to their end and of which the number of tokens was told; Steps is how many steps that took, one
 	// for each token after the first, and Decoding how long: from the first byte, or where that tells nothing from the instant at
@@ -65,6 +66,7 @@ func (b *Books) enqueue(e *entry, l Load) {
 	b.BacklogEnds[id] = after(from, e.work, b.PrefillPerToken[id])
 	t.Booked++
 	t.BookedWork += e.work
+	t.BookedAhead += e.ahead
 	t.Prompts += e.prompt
 	t.Cached += l.Cached
 	e.mark = t.BookedWork
@@ -97,6 +99,13 @@ func (b *Books) reading(id ID) reading {
 	return reading{b.clock, m.seconds, m.kiloToken, b.Tallies[id].BookedWork - m.waiting}
 }
 
+// Decoded returns the integrals over time, in seconds, of how many own sequences decode at an endpoint, and of the thousands of
+// tokens of their contexts.
+func (b *Books) Decoded(id ID) (sequences, kiloTokens float64) {
+	m := b.measure(id)
+	return m.seconds, m.kiloToken
+}
+
 // tally notes what an answer that ends has shown.
 func (b *Books) tally(e *entry) {
 	if !e.begun || e.began == 0 || !e.told || e.decode < 2 || b.clock <= e.began {
@@ -116,6 +125,13 @@ func (b *Books) tally(e *entry) {
 func (b *Books) dequeue(e *entry, firstByte bool) {
 	id := e.to.ID
 	m, per := b.measure(id), b.PrefillPerToken[id]
+	if firstByte && e.streams {
+		t := &b.Tallies[id]
+		t.Begun++
+		t.Waited += time.Duration(b.clock - e.at)
+		t.Ahead += e.ahead
+		t.BegunWork += e.work
+	}
 	switch {
 	case e.silent && firstByte:
 		return // the prompt is where it was: the clock alone tells
@@ -128,12 +144,8 @@ func (b *Books) dequeue(e *entry, firstByte bool) {
 	m.waiting -= e.work
 	left := m.waiting
 	if firstByte {
-		t := &b.Tallies[id]
-		t.Begun++
-		t.Waited += time.Duration(b.clock - e.at)
-		t.Ahead += e.ahead
 		// An engine takes prompts in order: what is left was booked later.
-		if rest := t.BookedWork - e.mark; m.silent > 0 || rest < left {
+		if rest := b.Tallies[id].BookedWork - e.mark; m.silent > 0 || rest < left {
 			left = rest
 		}
 		b.decodes(e, m)

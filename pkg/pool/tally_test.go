@@ -17,25 +17,25 @@ func TestTally(t *testing.T) {
 		{"a first byte tells how long the prompt took", func(p *Pool, e Ref) {
 			h := book(p, 100*ms, e, Load{UncachedPrefill: 50}, 9000*ms)
 			p.FirstByte(170*ms, h)
-		}, Tally{Booked: 1, BookedWork: 50, Prompts: 50, Begun: 1, Waited: 70e6, Ahead: 50}},
+		}, Tally{Booked: 1, BookedWork: 50, BookedAhead: 50, Prompts: 50, Begun: 1, Waited: 70e6, Ahead: 50, BegunWork: 50}},
 		{"behind another one that is half done", func(p *Pool, e Ref) {
 			book(p, 100*ms, e, Load{UncachedPrefill: 50}, 9000*ms)
 			p.FirstByte(200*ms, book(p, 125*ms, e, Load{UncachedPrefill: 30}, 9000*ms))
-		}, Tally{Booked: 2, BookedWork: 80, Prompts: 80, Begun: 1, Waited: 75e6, Ahead: 55}},
+		}, Tally{Booked: 2, BookedWork: 80, BookedAhead: 105, Prompts: 80, Begun: 1, Waited: 75e6, Ahead: 55, BegunWork: 30}},
 		{"attention makes long prompts longer", func(p *Pool, e Ref) {
 			p.Decide(func(_ *Snapshot, b *Books) { b.AttentionTokens = 1000 })
 			p.FirstByte(200*ms, book(p, 100*ms, e, Load{UncachedPrefill: 1000, Cached: 500}, 9000*ms))
-		}, Tally{Booked: 1, BookedWork: 2000, Prompts: 1500, Cached: 500, Begun: 1, Waited: 100e6, Ahead: 2000}},
+		}, Tally{Booked: 1, BookedWork: 2000, BookedAhead: 2000, Prompts: 1500, Cached: 500, Begun: 1, Waited: 100e6, Ahead: 2000, BegunWork: 2000}},
 		{"an answer that comes at once tells nothing of its prompt, but of its steps", func(p *Pool, e Ref) {
 			h := book(p, 100*ms, e, Load{UncachedPrefill: 500, Silent: true}, 9000*ms)
 			p.FirstByte(900*ms, h)
 			p.Progress(900*ms, h, 11)
 			p.End(900*ms, h)
-		}, Tally{Booked: 1, BookedWork: 500, Prompts: 500, Ended: 1, Steps: 10, Decoding: 300e6, Sequences: 10, KTokens: 5}},
-		{"headers that come first tell nothing either", func(p *Pool, e Ref) {
+		}, Tally{Booked: 1, BookedWork: 500, BookedAhead: 500, Prompts: 500, Ended: 1, Steps: 10, Decoding: 300e6, Sequences: 10, KTokens: 5}},
+		{"headers that come first tell when they came, and leave the backlog", func(p *Pool, e Ref) {
 			p.Decide(func(_ *Snapshot, b *Books) { b.HeadersFirst = true })
 			p.FirstByte(101*ms, book(p, 100*ms, e, Load{UncachedPrefill: 50}, 9000*ms))
-		}, Tally{Booked: 1, BookedWork: 50, Prompts: 50}},
+		}, Tally{Booked: 1, BookedWork: 50, BookedAhead: 50, Prompts: 50, Begun: 1, Waited: 1e6, Ahead: 50, BegunWork: 50}},
 		{"an answer's length and what decoded beside it", func(p *Pool, e Ref) {
 			h := book(p, 0, e, Load{UncachedPrefill: 1000}, 9000*ms)
 			p.FirstByte(1000*ms, h)
@@ -43,13 +43,13 @@ func TestTally(t *testing.T) {
 			p.FirstByte(1500*ms, other) // half of the time two decode
 			p.Progress(2000*ms, h, 11)
 			p.End(2000*ms, h)
-		}, Tally{Booked: 2, BookedWork: 1500, Prompts: 1500, Begun: 2, Waited: 1500e6, Ahead: 1500,
+		}, Tally{Booked: 2, BookedWork: 1500, BookedAhead: 1500, Prompts: 1500, Begun: 2, Waited: 1500e6, Ahead: 1500, BegunWork: 1500,
 			Ended: 1, Steps: 10, Decoding: 1000e6, Sequences: 15, KTokens: 12.5, Work: 500}},
 		{"an end of unknown length tells nothing", func(p *Pool, e Ref) {
 			h := book(p, 0, e, Load{UncachedPrefill: 100, Decode: 10}, 9000*ms)
 			p.FirstByte(100*ms, h)
 			p.End(2000*ms, h)
-		}, Tally{Booked: 1, BookedWork: 100, Prompts: 100, Begun: 1, Waited: 100e6, Ahead: 100}},
+		}, Tally{Booked: 1, BookedWork: 100, BookedAhead: 100, Prompts: 100, Begun: 1, Waited: 100e6, Ahead: 100, BegunWork: 100}},
 		{"what was moved while it decoded tells nothing", func(p *Pool, e Ref) {
 			h := book(p, 0, p.Snapshot().Slots[1].Ref, Load{UncachedPrefill: 100, Decode: 10}, 9000*ms)
 			p.FirstByte(100*ms, h)

@@ -11,20 +11,26 @@ type Signal uint8
 
 // The signals, in the order in which documentation lists them.
 const (
-	Waiting      Signal = iota // requests that wait in the engine
-	Running                    // requests in the engine's batch
-	KVUsage                    // used share of the KV cache, 0..1
-	Blocks                     // of the KV cache
-	BlockTokens                // tokens per block
-	Adapters                   // LoRA adapters with requests; the value is the time of the change
-	ProcessStart               // seconds since the Unix epoch
-	PromptTokens               // taken in since the process began
+	Waiting           Signal = iota // requests that wait in the engine
+	Running                         // requests in the engine's batch
+	KVUsage                         // used share of the KV cache, 0..1
+	Blocks                          // of the KV cache
+	BlockTokens                     // tokens per block
+	Adapters                        // LoRA adapters with requests; the value is the time of the change
+	ProcessStart                    // seconds since the Unix epoch
+	PromptTokens                    // taken in since the process began
+	FirstTokens                     // of requests since then: how many, and
+	FirstTokenSeconds               // how long they took together, from arrival
+	Gaps                            // between tokens since then: how many, and
+	GapSeconds                      // how long they were together
+	Preemptions                     // of requests that were sent back from the batch, since then
 	NumSignals
 )
 
 // String returns what the documentation calls the signal.
 func (s Signal) String() string {
-	return [...]string{"waiting", "running", "kv-usage", "blocks", "block-tokens", "adapters", "process-start", "prompt-tokens"}[s]
+	return [...]string{"waiting", "running", "kv-usage", "blocks", "block-tokens", "adapters", "process-start", "prompt-tokens",
+		"first-tokens", "first-token-seconds", "gaps", "gap-seconds", "preemptions"}[s]
 }
 
 // Source is where a signal stands: in the value of a series, or in one of its labels.
@@ -97,6 +103,12 @@ func Builtin() []Engine {
 			Adapters:     of("vllm:lora_requests_info"),
 			ProcessStart: start,
 			PromptTokens: of("vllm:prompt_tokens_total"),
+
+			FirstTokens:       of("vllm:time_to_first_token_seconds_count"),
+			FirstTokenSeconds: of("vllm:time_to_first_token_seconds_sum"),
+			Gaps:              of("vllm:inter_token_latency_seconds_count", "vllm:time_per_output_token_seconds_count"), // the name up to 0.10
+			GapSeconds:        of("vllm:inter_token_latency_seconds_sum", "vllm:time_per_output_token_seconds_sum"),
+			Preemptions:       of("vllm:num_preemptions_total"),
 		}, Note: "Up to 0.9 the KV usage is `vllm:gpu_cache_usage_perc`; where a page has both names the new one counts."},
 		{Name: "sglang", Reads: [NumSignals][]Source{
 			Waiting:      of("sglang:num_queue_reqs"),
@@ -106,6 +118,11 @@ func Builtin() []Engine {
 			BlockTokens:  of("sglang:cache_config_info page_size", "sglang:page_size"),
 			ProcessStart: start,
 			PromptTokens: of("sglang:prompt_tokens_total"),
+
+			FirstTokens:       of("sglang:time_to_first_token_seconds_count"),
+			FirstTokenSeconds: of("sglang:time_to_first_token_seconds_sum"),
+			Gaps:              of("sglang:inter_token_latency_seconds_count"),
+			GapSeconds:        of("sglang:inter_token_latency_seconds_sum"),
 		}, Note: "`sglang:token_usage` is a gauge: the share of the KV pool's tokens in use, 0 to 1. Ranks of tensor and " +
 			"pipeline parallelism report the same requests each, and count once. The server needs `--enable-metrics`."},
 		{Name: "trtllm-serve", Path: "/prometheus/metrics", Reads: [NumSignals][]Source{

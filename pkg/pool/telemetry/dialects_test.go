@@ -47,8 +47,14 @@ sglang:num_queue_reqs{model_name="m"} 2.0
 sglang:token_usage{model_name="m"} 0.28
 sglang:cache_config_info{model_name="m",page_size="16",num_pages="4096"} 1.0
 sglang:prompt_tokens_total{model_name="m"} 8.128902e+06
+sglang:time_to_first_token_seconds_bucket{le="0.1",model_name="m"} 3
+sglang:time_to_first_token_seconds_sum{model_name="m"} 2.5
+sglang:time_to_first_token_seconds_count{model_name="m"} 11
+sglang:inter_token_latency_seconds_sum{model_name="m"} 7.25
+sglang:inter_token_latency_seconds_count{model_name="m"} 700
 process_start_time_seconds 1.7e+09
-`, pool.Sample{Waiting: 2, Running: 5, Blocks: 4096, BlockTokens: 16, KVUsage: 0.28, AdaptersMax: -1, ProcessStart: 1.7e9, PromptTokens: 8128902}, ""},
+`, pool.Sample{Waiting: 2, Running: 5, Blocks: 4096, BlockTokens: 16, KVUsage: 0.28, AdaptersMax: -1, ProcessStart: 1.7e9, PromptTokens: 8128902,
+		FirstTokens: pool.Timed{Count: 11, Seconds: 2.5}, Gaps: pool.Timed{Count: 700, Seconds: 7.25}, Preemptions: -1}, ""},
 	{"SGLang with its cache in gauges", "sglang", `sglang:page_size{tp_rank="0"} 1.0
 sglang:num_pages{tp_rank="0"} 200000.0
 sglang:num_queue_reqs{tp_rank="0"} 0.0

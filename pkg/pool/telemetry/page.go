@@ -369,6 +369,11 @@ func (s *Scanner) end() Reading {
 	if v, ok := s.signal(engines.PromptTokens, true); ok {
 		r.Sample.PromptTokens = v
 	}
+	r.Sample.FirstTokens = s.timed(engines.FirstTokens, engines.FirstTokenSeconds)
+	r.Sample.Gaps = s.timed(engines.Gaps, engines.GapSeconds)
+	if v, ok := s.signal(engines.Preemptions, true); ok {
+		r.Sample.Preemptions = v
+	}
 	if s.hasLora {
 		r.Sample.Adapters, r.Sample.AdaptersWaiting = s.list(&s.lists[0]), s.list(&s.lists[1])
 		r.Sample.AdaptersMax = s.mostAdapters()
@@ -389,6 +394,16 @@ func (s *Scanner) sum(of engines.Signal) int32 {
 		return -1
 	}
 	return int32(v)
+}
+
+// timed reads a histogram's count and sum; without either it is unknown.
+func (s *Scanner) timed(count, seconds engines.Signal) pool.Timed {
+	n, ok := s.signal(count, true)
+	sum, known := s.signal(seconds, true)
+	if !ok || !known {
+		return pool.Timed{Count: -1}
+	}
+	return pool.Timed{Count: n, Seconds: sum}
 }
 
 // lookForMissing notes what a page of the engine should have. Adapters, sizes and counters may be absent by right.

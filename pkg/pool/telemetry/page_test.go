@@ -29,6 +29,7 @@ func TestScan(t *testing.T) {
 		g = "vllm:gpu_cache_usage_perc"
 		c = "vllm:cache_config_info"
 		l = "vllm:lora_requests_info"
+		f = "vllm:time_to_first_token_seconds"
 	)
 	kv := func(v float64) pool.Sample { return unknownBut(func(s *pool.Sample) { s.KVUsage = v }) }
 	cache := func(n, size int32) pool.Sample {
@@ -57,6 +58,13 @@ func TestScan(t *testing.T) {
 		{"values of swapped labels are another set", w + `{a="1",b="2"} 3` + "\n" + w + `{b="1",a="2"} 4` + "\n", waits(7), ""},
 		{"the newer timestamp counts, in order", w + ` 3 1000` + "\n" + w + ` 4 2000` + "\n", waits(4), ""},
 		{"the newer timestamp counts, out of order", w + ` 4 2000` + "\n" + w + ` 3 1000` + "\n", waits(4), ""},
+		{"a histogram's count and sum", f + `_bucket{le="+Inf"} 3` + "\n" + f + "_count 3\n" + f + "_sum 1.5\n",
+			unknownBut(func(s *pool.Sample) { s.FirstTokens = pool.Timed{Count: 3, Seconds: 1.5} }), ""},
+		{"a count without its sum says nothing", f + "_count 3\n", unknown, ""},
+		{"the gaps of an engine of before 0.11", "vllm:time_per_output_token_seconds_sum 1.5\nvllm:time_per_output_token_seconds_count 3\n",
+			unknownBut(func(s *pool.Sample) { s.Gaps = pool.Timed{Count: 3, Seconds: 1.5} }), ""},
+		{"a sum that is no number", f + "_sum NaN\n" + f + "_count 3\n", unknown, f + "_sum is not finite: NaN"},
+		{"requests that were sent back", "vllm:num_preemptions_total 7\n", unknownBut(func(s *pool.Sample) { s.Preemptions = 7 }), ""},
 		{"a longer name is another series", w + `_by_reason{reason="capacity"} 3` + "\n", unknown, ""},
 		{"a shorter name is another series", "vllm:num_requests 3\nvllm:num_requests_waitin 3\n", unknown, ""},
 		{"carriage returns", w + " 3\r\n" + k + " 0.5\r\n", unknownBut(func(s *pool.Sample) { s.Waiting, s.KVUsage = 3, 0.5 }), ""},
@@ -156,9 +164,12 @@ func TestScanBounds(t *testing.T) {
 }
 
 var captures = map[string]pool.Sample{
-	"vllm-0.23.0":      {Waiting: 0, Running: 0, Blocks: 65536, BlockTokens: 32, KVUsage: 0, Adapters: []string{}, AdaptersWaiting: []string{}, AdaptersMax: 1, ProcessStart: 1.79600827411e+09, PromptTokens: 3763},
-	"vllm-0.32.0":      {Waiting: 0, Running: 0, Blocks: 65536, BlockTokens: 32, KVUsage: 0, Adapters: []string{}, AdaptersWaiting: []string{}, AdaptersMax: 1, ProcessStart: 1.79600689983e+09, PromptTokens: 3763},
-	"vllm-0.32.0-busy": {Waiting: 2, Running: 1, Blocks: 512, BlockTokens: 32, KVUsage: 0.06849315068493156, Adapters: nil, AdaptersMax: -1, ProcessStart: -1, PromptTokens: 31000},
+	"vllm-0.23.0": {Waiting: 0, Running: 0, Blocks: 65536, BlockTokens: 32, KVUsage: 0, Adapters: []string{}, AdaptersWaiting: []string{}, AdaptersMax: 1, ProcessStart: 1.79600827411e+09, PromptTokens: 3763,
+		FirstTokens: pool.Timed{Count: 13, Seconds: 1.0506343841552734}, Gaps: pool.Timed{Count: 351, Seconds: 1.7615913449994878}},
+	"vllm-0.32.0": {Waiting: 0, Running: 0, Blocks: 65536, BlockTokens: 32, KVUsage: 0, Adapters: []string{}, AdaptersWaiting: []string{}, AdaptersMax: 1, ProcessStart: 1.79600689983e+09, PromptTokens: 3763,
+		FirstTokens: pool.Timed{Count: 13, Seconds: 0.4955170154571533}, Gaps: pool.Timed{Count: 351, Seconds: 1.5591149779997977}},
+	"vllm-0.32.0-busy": {Waiting: 2, Running: 1, Blocks: 512, BlockTokens: 32, KVUsage: 0.06849315068493156, Adapters: nil, AdaptersMax: -1, ProcessStart: -1, PromptTokens: 31000,
+		FirstTokens: pool.Timed{Count: 62, Seconds: 3.3590433597564697}, Gaps: pool.Timed{Count: 2337, Seconds: 8.908525241999996}},
 }
 
 func capture(t testing.TB, name string) []byte {

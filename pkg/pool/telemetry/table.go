@@ -13,7 +13,7 @@ const (
 	maxRequests    = 1_000_000   // of one engine
 	maxBlocks      = 100_000_000 // of one engine
 	maxBlockTokens = 65_536
-	maxTokens      = 1e18 // that one process ever took in
+	maxTokens      = 1e18 // that one process ever took in; likewise of all that it counts
 	maxLabelSets   = 256  // of one series, more than any number of ranks and models behind one page
 	maxAdapters    = 1_024
 )
@@ -96,7 +96,7 @@ func newTable(e engines.Engine) *table {
 	for signal := range engines.NumSignals {
 		for _, source := range e.Reads[signal] {
 			names := []string{source.Name}
-			if signal == engines.PromptTokens {
+			if signal == engines.PromptTokens || signal == engines.Preemptions {
 				names = spellings(source.Name)
 			}
 			for _, name := range names {
@@ -162,7 +162,7 @@ func (t *table) add(signal engines.Signal, source engines.Source) int {
 		s.most, s.whole = maxBlockTokens, true
 	case engines.KVUsage:
 		s.most = 1
-	case engines.PromptTokens:
+	case engines.PromptTokens, engines.FirstTokens, engines.FirstTokenSeconds, engines.Gaps, engines.GapSeconds, engines.Preemptions:
 		s.most = maxTokens
 	case custom:
 		s.any = true

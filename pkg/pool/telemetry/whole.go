@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"slices"
+	"strings"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -29,8 +30,11 @@ func (t *table) canonical(page []byte) (lines []byte, ok bool) {
 	var out bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(t.lines)) {
 		f := families[name]
+		if base, ok := strings.CutSuffix(name, "_count"); ok && f == nil {
+			f = families[base] // its sum comes with it
+		}
 		switch f.GetType() {
-		case dto.MetricType_GAUGE, dto.MetricType_COUNTER, dto.MetricType_UNTYPED:
+		case dto.MetricType_HISTOGRAM, dto.MetricType_GAUGE, dto.MetricType_COUNTER, dto.MetricType_UNTYPED:
 			if len(f.GetMetric()) == 0 {
 				continue
 			}
