@@ -29,12 +29,14 @@ func (l *listener) Filter(c *plugins.Cycle, _ plugins.Bits) {
 	*l.last = append((*l.last)[:0], l.loads.Of(c)...)
 }
 
-// What is believed of engines is within a fifth of what they are, of one too that has been half as fast for a minute.
-func TestWhatIsBelievedOfEngines(t *testing.T) {
-	var last []plugins.EngineLoad
+// listening is the default with somebody who keeps what is believed of the engines.
+func listening(t *testing.T) (last *[]plugins.EngineLoad, d *Production) {
+	t.Helper()
+	last = new([]plugins.EngineLoad)
 	text := config.DefaultText + "  - pluginRef: listener\n"
-	text = text[:len("apiVersion: fairlead.dev/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n")] + "- type: listener\n" + text[len("apiVersion: fairlead.dev/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n"):]
-	file, problems := config.Load([]byte(text), "test", append(catalog.Builtin(), plugins.Plugin("listener", func() *listener { return &listener{last: &last} })))
+	const head = "apiVersion: fairlead.dev/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n"
+	text = head + "- type: listener\n" + text[len(head):]
+	file, problems := config.Load([]byte(text), "test", append(catalog.Builtin(), plugins.Plugin("listener", func() *listener { return &listener{last: last} })))
 	if file == nil {
 		t.Fatal(problems)
 	}
@@ -42,7 +44,13 @@ func TestWhatIsBelievedOfEngines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := workload.Parse([]byte("blockTokens: 64\nduration: 100s\narrivals: {type: poisson, rate: 30}\nindependent: {input: {type: lognormal, mean: 1000, stdDev: 500, min: 50, max: 8000}, output: {type: lognormal, mean: 150, stdDev: 80, min: 10, max: 800}}\n"))
+	return last, d
+}
+
+// requests are those of a workload.
+func requests(t *testing.T, text string) fleet.Source {
+	t.Helper()
+	spec, err := workload.Parse([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,6 +58,13 @@ func TestWhatIsBelievedOfEngines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return source
+}
+
+// What is believed of engines is within a fifth of what they are, of one too that has been half as fast for a minute.
+func TestWhatIsBelievedOfEngines(t *testing.T) {
+	last, d := listening(t)
+	source := requests(t, "blockTokens: 64\nduration: 100s\narrivals: {type: poisson, rate: 30}\nindependent: {input: {type: lognormal, mean: 1000, stdDev: 500, min: 50, max: 8000}, output: {type: lognormal, mean: 150, stdDev: 80, min: 10, max: 800}}\n")
 	whole, err := engine.ProfileFor("h100-sxm", "llama-3.1-8b")
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +86,7 @@ func TestWhatIsBelievedOfEngines(t *testing.T) {
 	if _, err := f.Run(); err != nil {
 		t.Fatal(err)
 	}
-	for i, l := range last {
+	for i, l := range *last {
 		s, slow := profiles[i].Step, 1.0
 		if i == 2 {
 			slow = 2

@@ -419,18 +419,6 @@ schedulingProfiles:
 			w.forwarded(w.ask(seesHeaders, hello, "x-llm-d-slo-ttft-ms", "soon"))
 			return w.heard
 		},
-		reason.FirstByteNoToken: func(t *testing.T) *heard {
-			w := newWorld(t, byLatency, nil)
-			long := `{"model":"m","stream":true,"messages":[{"role":"user","content":"` + strings.Repeat("word ", 4000) + `"}]}`
-			for i := range 20 {
-				x, a := w.forwarded(w.ask(seesHeaders, strings.Replace(long, "word", strconv.Itoa(i), 1)))
-				w.now += pool.Instant(time.Millisecond)
-				x.Response(w.now, ok(), a.To[0], false)
-				w.now += pool.Instant(time.Second)
-				x.End(w.now, exchange.Ending{Clean: true})
-			}
-			return w.heard
-		},
 		reason.OutputLengthsUnseen: func(t *testing.T) *heard {
 			w := newWorld(t, with("output-length-producer"), nil)
 			for range 21 {

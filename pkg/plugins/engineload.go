@@ -98,6 +98,10 @@ type Traffic struct {
 
 	// OutputTokens is how many tokens an answer has on average, or the most that the request at hand may have if that is less.
 	OutputTokens float64 `json:"outputTokens"`
+
+	// HeadersFirst says that engines send an event stream's headers before its first token, so that first bytes tell nothing of
+	// prompts.
+	HeadersFirst bool `json:"headersFirst,omitempty"`
 }
 
 // LongPrompt reports whether a prompt that takes ms milliseconds is long for traffic that takes mean on average: others would

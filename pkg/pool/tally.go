@@ -118,7 +118,8 @@ func (b *Books) tally(e *entry) {
 	t.Decoding += took
 	t.Sequences += float64(steps * (now.seconds - e.then.seconds) / measured)
 	t.KTokens += float64(steps * (now.kiloToken - e.then.kiloToken) / measured)
-	t.Work += now.work - e.then.work
+	// Where the clock alone tells when it began, what was booked meanwhile was measured from the booking on.
+	t.Work += int64(float64(now.work-e.then.work) * min(took.Seconds()/measured, 1))
 }
 
 // dequeue is called when a prompt was computed, as a first byte told, or will not be any more.

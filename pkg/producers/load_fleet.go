@@ -5,7 +5,6 @@ import (
 
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
-	"github.com/fairlead/fairlead/pkg/reason"
 )
 
 // The figures of one H100 SXM with Llama-3.1-8B in bf16, with which everything begins (simulator/engine has their sources).
@@ -107,6 +106,7 @@ type engineLoad struct {
 	sampled pool.Instant // of the sample that was reconciled
 	now     ratios       // as of the last tick, or of what was learned since
 	foreign float64      // requests in the engine that are not our own, on average; may be below 0
+	counts  engineCounts
 }
 
 // ratios are how much dearer than its prior an engine is.
@@ -141,11 +141,10 @@ type fleetLoad struct {
 	outputs   evidence // tokens of answers over their number
 	reuse     evidence // cached tokens of prompts over all
 
-	firstBytes   evidence     // time to first bytes, whatever it says, over what was expected
-	headersUntil pool.Instant // until when first bytes are taken to be headers; 0: they are first tokens
-	long         bool         // whether the request of the last decision had a prompt that is long for the traffic
-	longMS       float64      // of such prompts, since the last tick
-	longPods     float64
+	first    firstBytes
+	long     bool    // whether the request of the last decision had a prompt that is long for the traffic
+	longMS   float64 // of such prompts, since the last tick
+	longPods float64
 }
 
 func newFleetLoad() *fleetLoad { return &fleetLoad{classes: []classLoad{{name: ""}}} }
@@ -176,13 +175,14 @@ func (f *fleetLoad) reused() float64 {
 	return f.reuse.observed / f.reuse.expected
 }
 
-// prefillRatio is how much dearer a prompt's token is than the prior says. Where first bytes tell nothing of prompts, it is as
-// much as a step is.
+// prefillRatio is how much dearer a prompt's token is than the prior says. Where first bytes tell nothing of prompts, and engines do
+// not either, it is as much as a step is.
 func (f *fleetLoad) prefillRatio(e *engineLoad) float64 {
-	if f.headersUntil != 0 {
-		return f.stepRatio(e)
+	elsewhere := 1.0
+	if f.first.headers {
+		elsewhere = f.stepRatio(e)
 	}
-	return e.prefill.ratio(f.classes[e.class].prefill.ratio(f.all.prefill.ratio(1, drawPrefillMS), drawPrefillMS), drawPrefillMS)
+	return e.prefill.ratio(f.classes[e.class].prefill.ratio(f.all.prefill.ratio(elsewhere, drawPrefillMS), drawPrefillMS), drawPrefillMS)
 }
 
 func (f *fleetLoad) stepRatio(e *engineLoad) float64 {
@@ -244,16 +244,22 @@ func (f *fleetLoad) booked(e *engineLoad, t *pool.Tally) {
 
 // begun learns what prompts cost. An engine out of memory, or of places for adapters, keeps prompts waiting for other reasons.
 func (f *fleetLoad) begun(e *engineLoad, t *pool.Tally, s *pool.Sample) {
-	n, waited, ahead := t.Begun-e.seen.Begun, t.Waited-e.seen.Waited, t.Ahead-e.seen.Ahead
-	e.seen.Begun, e.seen.Waited, e.seen.Ahead = t.Begun, t.Waited, t.Ahead
-	if s.Waiting > 0 && s.KVUsage > 0.9 || len(s.AdaptersWaiting) > 0 {
+	n, waited, ahead, work := t.Begun-e.seen.Begun, t.Waited-e.seen.Waited, t.Ahead-e.seen.Ahead, t.BegunWork-e.seen.BegunWork
+	e.seen.Begun, e.seen.Waited, e.seen.Ahead, e.seen.BegunWork = t.Begun, t.Waited, t.Ahead, t.BegunWork
+	if short(s) {
 		return
 	}
-	expected := float64(ahead) * e.prior.prefillMS
-	step := f.stepRatio(e) * e.prior.stepMS
-	observed := waited.Seconds()*1000 - float64(n)*stepsToFirstToken*step
-	f.firstBytes.add(observed, expected)
-	// One answer that waited for something else says little: the ratio moves by its clip, again and again if it is true.
+	observed := waited.Seconds()*1000 - float64(n)*stepsToFirstToken*f.stepRatio(e)*e.prior.stepMS
+	f.first.prompts.add(observed, float64(work)*e.prior.prefillMS)
+	if f.first.headers || e.counts.byEngine() {
+		return
+	}
+	f.prompted(e, observed, float64(ahead)*e.prior.prefillMS)
+}
+
+// prompted adds the milliseconds that prompts took, and were expected to take, to what is known. One answer that waited for
+// something else says little: the ratio moves by its clip, again and again if it is true.
+func (f *fleetLoad) prompted(e *engineLoad, observed, expected float64) {
 	ratio := f.prefillRatio(e)
 	observed = min(max(observed, expected*ratio/3), expected*ratio*3)
 	e.prefill.add(observed, expected)
@@ -271,8 +277,15 @@ func (f *fleetLoad) ended(e *engineLoad, t *pool.Tally) {
 	took := (t.Decoding - s.Decoding).Seconds() * 1000
 	prompts := float64(t.Work-s.Work) * e.prior.prefillMS * f.prefillRatio(e)
 	s.Ended, s.Steps, s.Decoding, s.Sequences, s.KTokens, s.Work = t.Ended, t.Steps, t.Decoding, t.Sequences, t.KTokens, t.Work
+	if !e.counts.gapsByEngine() {
+		f.stepped(e, took-prompts, expected)
+	}
+}
+
+// stepped does for decode steps what prompted does for prompts.
+func (f *fleetLoad) stepped(e *engineLoad, observed, expected float64) {
 	ratio := f.stepRatio(e)
-	observed := min(max(took-prompts, expected*ratio/3), expected*ratio*3)
+	observed = min(max(observed, expected*ratio/3), expected*ratio*3)
 	e.step.add(observed, expected)
 	f.classes[e.class].step.add(observed, expected)
 	f.all.step.add(observed, expected)
@@ -328,6 +341,7 @@ func (f *fleetLoad) tick(c *plugins.Cycle, books *pool.Books) {
 	for _, id := range c.Snapshot.Members {
 		e := &f.engines[id]
 		e.fade(kept(engineForget))
+		e.counts.fade(kept(classForget))
 		e.longMS *= kept(longOver)
 		if work := books.Tallies[id].BookedWork; d > 0 {
 			share := float64(work-e.worked) * e.prior.prefillMS * f.prefillRatio(e) / 1000 / d
@@ -339,39 +353,11 @@ func (f *fleetLoad) tick(c *plugins.Cycle, books *pool.Books) {
 		f.classes[i].fade(kept(classForget))
 	}
 	f.all.fade(kept(poolForget))
-	f.firstBytes.fade(kept(classForget))
+	f.first.fade(kept(classForget))
 	f.judgeFirstBytes(c, books)
 	for _, id := range c.Snapshot.Members {
 		e := &f.engines[id]
 		e.now = ratios{f.prefillRatio(e), f.stepRatio(e)}
 		books.Expect(id, time.Duration(e.now.prefill*e.prior.prefillMS*float64(time.Millisecond)))
 	}
-}
-
-// Engines that send an answer's headers before its first token seem to compute prompts in no time. No engine computes them ten
-// times as fast as the prior.
-const (
-	tooFast     = 0.1
-	judgedAfter = 2000.0 // milliseconds of prefill that were expected
-	judgedFor   = pool.Instant(10 * time.Minute)
-)
-
-// judgeFirstBytes finds out whether first bytes are first tokens. What was learned of prompts while they were not is dropped. After
-// a while they are looked at anew.
-func (f *fleetLoad) judgeFirstBytes(c *plugins.Cycle, books *pool.Books) {
-	switch {
-	case f.headersUntil == 0 && f.firstBytes.expected > judgedAfter && f.firstBytes.observed < tooFast*f.firstBytes.expected:
-		f.headersUntil = c.Now + judgedFor
-		c.Note(reason.HeadersFirst, "")
-		f.all.prefill, f.firstBytes = evidence{}, evidence{}
-		for i := range f.classes {
-			f.classes[i].prefill = evidence{}
-		}
-		for i := range f.engines {
-			f.engines[i].prefill = evidence{}
-		}
-	case f.headersUntil != 0 && c.Now >= f.headersUntil:
-		f.headersUntil = 0
-	}
-	books.HeadersFirst = f.headersUntil != 0
 }

@@ -19,6 +19,10 @@ import (
 // the pool: a new pod begins with what its like have shown. An engine that is slower than its like is known within some ten
 // answers, and forgotten when it has had none for a minute.
 //
+// Where own requests show less than half of what an engine counts of first tokens, or of gaps between tokens, its own histograms
+// are learned from in their place: where answers come at once, where headers come before first tokens, and where others send most
+// requests.
+//
 // The own books are the load, and telemetry adds what they cannot know: requests that others sent. A sample that is missing or
 // stale changes nothing.
 type LoadModel struct {
@@ -88,11 +92,12 @@ func (l *LoadModel) Observe(c *plugins.Cycle, books *pool.Books) {
 		if at := books.Samples[id].At; at != e.sampled && running[id] != plugins.Unknown {
 			e.sampled = at
 			e.reconcile(max(waiting[id], 0)+running[id], books.Requests[id]-books.AfterSample[id])
+			f.counted(e, &books.Samples[id], books, id, c.Now)
 		}
 		f.describe(&loads[id], id, c.Now, books, waiting[id], usage[id])
 	}
 	f.expects(c, l, loads)
-	l.traffic.Set(c.Request, plugins.Traffic{PerSecond: f.perSecond, PrefillMS: f.meanPrefill(), Reuse: f.reused(), LongPods: f.longPods, OutputTokens: f.output(c.Request)})
+	l.traffic.Set(c.Request, plugins.Traffic{PerSecond: f.perSecond, PrefillMS: f.meanPrefill(), Reuse: f.reused(), LongPods: f.longPods, OutputTokens: f.output(c.Request), HeadersFirst: f.first.headers})
 }
 
 // expects notes whether the prompt at hand is long for the traffic wherever it goes, since the books do not tell.

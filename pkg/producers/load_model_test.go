@@ -234,3 +234,41 @@ func TestHeadersBeforeTheFirstToken(t *testing.T) {
 		t.Errorf("after the headers the backlog is %.0f ms, want %.0f", loads[0].BacklogMS, want)
 	}
 }
+
+// What an engine counts is learned from in place of own requests where these are less than half of it, and never beside them: own
+// first tokens here take as long as the prior says, and those that the engine counts twice as long.
+func TestEnginesCountsStandInForOwnRequests(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		others float64 // first tokens that the engine counts for each of ours
+		want   float64
+	}{
+		{"the engine has own requests alone", 0, 0.031},
+		{"as many are of others", 0.9, 0.031},
+		{"most are of others", 9, 0.062},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := loadRig(t, "a")
+			const tokens = 4000
+			took := pool.Instant(plugins.AttendedTokens(tokens, 0, 32768)) * 31_000
+			s := pool.NoSample()
+			s.FirstTokens, s.Waiting, s.Running = pool.Timed{}, 0, 0
+			for range 200 {
+				g.Load = pool.Load{UncachedPrefill: tokens, Decode: 1}
+				sent := g.Send(body(tokens))
+				g.Now += took + 10*ms
+				sent.Answer("a")
+				sent.End(0)
+				g.Now += 200 * ms
+				s.At = g.Now
+				s.FirstTokens.Count += 1 + tt.others
+				s.FirstTokens.Seconds += (1 + tt.others) * (2*time.Duration(took).Seconds() + 0.010)
+				g.Pool.Observe(g.Now, g.Ref("a"), s)
+			}
+			loads, _ := believed(t, g.Send(body(tokens)))
+			if got := loads[0].PrefillMSPerToken; !near(got, tt.want, 0.1) {
+				t.Errorf("a prompt's token is believed to take %.4f ms, want %.4f", got, tt.want)
+			}
+		})
+	}
+}

@@ -59,6 +59,7 @@ type PredictedLatency struct {
 	classes plugins.EndpointValues[plugins.CapacityClass]
 	classed bool
 	loads   plugins.EndpointValues[plugins.EngineLoad]
+	traffic plugins.RequestValue[plugins.Traffic]
 	waiting plugins.EndpointValues[int32]
 	usage   plugins.EndpointValues[float64]
 
@@ -88,7 +89,7 @@ func (p *PredictedLatency) Provision(b *plugins.Builder) error {
 	p.prompt = plugins.Needs(b, plugins.PromptTokens)
 	p.cached, p.matches = plugins.Uses(b, plugins.CachedTokens)
 	p.classes, p.classed = plugins.Uses(b, plugins.CapacityClasses)
-	p.loads = plugins.Needs(b, plugins.EngineLoads)
+	p.loads, p.traffic = plugins.Needs(b, plugins.EngineLoads), plugins.Needs(b, plugins.Traffics)
 	p.waiting, p.usage = plugins.Needs(b, plugins.WaitingRequests), plugins.Needs(b, plugins.KVUsage)
 	p.target = plugins.Provides(b, plugins.ITLTarget)
 	p.guess = plugins.Provides(b, plugins.LatencyGuesses)
@@ -145,8 +146,8 @@ func (p *PredictedLatency) Observe(c *plugins.Cycle, books *pool.Books) {
 	in := p.pools[c.PoolIndex]
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.silent, in.last = books.HeadersFirst, c.Now
-	fellBack, headersFirst := false, in.headersFirst()
+	in.headers, in.last = p.traffic.Of(c.Request).HeadersFirst, c.Now
+	fellBack := false
 	k, f := p.known(c, books), features{}
 	for _, id := range c.Candidates {
 		k.gather(id, &f)
@@ -157,7 +158,7 @@ func (p *PredictedLatency) Observe(c *plugins.Cycle, books *pool.Books) {
 			continue
 		}
 		ttft[id], highTTFT[id] = f.closedTTFT, f.closedTTFT
-		if by.ttft.Usable() && !headersFirst {
+		if by.ttft.Usable() && !in.headers {
 			ttft[id] = by.ttft.Predict(&f.ttft, pod.ttft, f.closedTTFT)
 			highTTFT[id] = ttft[id] * by.ttft.High()
 		} else {
@@ -176,9 +177,6 @@ func (p *PredictedLatency) Observe(c *plugins.Cycle, books *pool.Books) {
 	}
 	if fellBack {
 		c.Note(reason.LatencyUnlearned, "")
-	}
-	if headersFirst {
-		c.Note(reason.FirstByteNoToken, "")
 	}
 }
 

@@ -221,18 +221,21 @@ func TestPredictedLatencyLearnsOnlyFromWhatTells(t *testing.T) {
 	}
 }
 
-// Engines that send the answer's headers before its first token: that is found out from long prompts, the time to first token
+// Engines that send the answer's headers before its first token: the load model says so, the time to first token
 // is left to the closed form, and the time between tokens is learned all the same.
 func TestPredictedLatencyOfEnginesThatSendHeadersFirst(t *testing.T) {
 	f := newFleet(t, streamed(), "a", "b")
+	f.Load = pool.Load{UncachedPrefill: 4000}
 	for range 400 {
 		sent := f.Send(stream(4000))
+		f.Now += 2 * ms
 		sent.Answer(sent.Picked[0])
+		f.Now += 1608 * ms
 		sent.EndAs(plugins.Outcome{Served: sent.Request.Served, TTFT: 2e6, Total: 125e6 + 1485e6, Out: 100})
 	}
 	f.Send(stream(4000))
-	if f.Notes[reason.FirstByteNoToken] == 0 {
-		t.Error("it is not noted")
+	if f.Notes[reason.HeadersFirst] != 1 || f.Notes[reason.LatencyUnlearned] == 0 {
+		t.Errorf("noted %v", f.Notes)
 	}
 	if f.watch.gotTTFT[0] < 50 {
 		t.Errorf("4000 tokens are expected to take %.1f ms", f.watch.gotTTFT[0])

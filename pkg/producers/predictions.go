@@ -16,9 +16,8 @@ type predictions struct {
 	mu      sync.Mutex
 	classes []*classModel
 	pods    []podPace    // by slot
-	silent  bool         // the books say that first bytes are no tokens
+	headers bool         // first bytes are no tokens
 	last    pool.Instant // of the decisions
-	early   float64      // share of first bytes of long prompts, of late, that came sooner than any engine computes them
 }
 
 // classModel are the models of one class.
@@ -37,19 +36,8 @@ type podPace struct {
 	seen        pool.Instant // of the last decision in which it was a candidate
 }
 
-const (
-	// mostModels bounds the classes of a pool; those that come later share the last one.
-	mostModels = 32
-
-	// longPrompt is from how many uncached tokens on a first byte tells whether it was a token, and soonest the milliseconds
-	// that a token of a prompt takes at least: 500,000 tokens/s, several times what any one server computes.
-	longPrompt  = 2000
-	soonest     = 0.002
-	earlyWeight = 0.05
-)
-
-// headersFirst reports whether answers begin before their first token does.
-func (p *predictions) headersFirst() bool { return p.silent || p.early > 0.5 }
+// mostModels bounds the classes of a pool; those that come later share the last one.
+const mostModels = 32
 
 // pod returns what is known of an endpoint of this class.
 func (p *predictions) pod(e *pool.Endpoint, class string) *podPace {
@@ -97,15 +85,8 @@ func (p *predictions) learn(g *plugins.LatencyGuess, o plugins.Outcome, completi
 		return // its engine is another by now
 	}
 	ttft := milliseconds(o.TTFT - o.Held)
-	if uncached := g.TTFTFeatures[2] * 1000; uncached >= longPrompt {
-		early := 0.0
-		if ttft < uncached*soonest {
-			early = 1
-		}
-		p.early += earlyWeight * (early - p.early)
-	}
 	tokens, least := o.Out/completions, int64(leastTokens)
-	if p.headersFirst() {
+	if p.headers {
 		ttft, least = g.ClosedTTFT, manyTokens
 	} else {
 		pod.ttft = pod.of.ttft.Learn((*latency.Features)(&g.TTFTFeatures), pod.ttft, g.ClosedTTFT, ttft)
@@ -143,7 +124,7 @@ func (p *PredictedLatency) Accuracy() (all []Accuracy) {
 		in.mu.Lock()
 		for _, c := range in.classes {
 			t := in.accuracy(c, "ttft", &c.ttft, ttftFeatures, func(d *podPace) latency.Pace { return d.ttft })
-			t.Used = t.Used && !in.headersFirst()
+			t.Used = t.Used && !in.headers
 			all = append(all, t, in.accuracy(c, "itl", &c.itl, itlFeatures, func(d *podPace) latency.Pace { return d.itl }))
 		}
 		in.mu.Unlock()

@@ -105,7 +105,6 @@ const (
 	// Without status: what could not be learned.
 	OutputLengthsUnseen
 	LatencyUnlearned
-	FirstByteNoToken
 	TargetIgnored
 	LatencyUnpredicted
 
@@ -298,8 +297,8 @@ var table = [...]Row{
 		Means:  "an endpoint's labels or annotation name hardware that nobody described; it counts as an H100 SXM",
 		Remedy: "correct the label, name a class in the annotation fairlead.dev/capacity-class, or describe it under classes of capacity-class-producer"},
 	HeadersFirst: {Code: "headers_first",
-		Means:  "a pool's answers begin sooner than prompts can be computed: its engines send headers before the first token, and first bytes tell nothing of prompts",
-		Remedy: "nothing: the backlog runs by the clock, and a prompt's cost is taken to be as far from the prior as that of a decode step"},
+		Means:  "a pool's answers begin sooner than its engines count first tokens, or than prompts can be computed: headers come before the first token, and first bytes tell nothing of prompts",
+		Remedy: "nothing: the backlog runs by the clock, a prompt's cost is learned from the engines' time_to_first_token_seconds or, without that, taken to be as far from the prior as that of a decode step, and first tokens are predicted by the closed form"},
 	FactMissing: {Code: "fact_missing",
 		Means:  "a plugin that makes a fact gave none for this request; the detail names it, and its reader used a coarser one",
 		Remedy: "check the plugin that makes the fact"},
@@ -310,11 +309,8 @@ var table = [...]Row{
 		Means:  "most samples of the pool's endpoints are old; the request was decided among a few of them, drawn for it",
 		Remedy: "check why scrapes fail or take long, or raise oldAfterMs of two-choice-filter"},
 	LatencyUnlearned: {Code: "latency_unlearned",
-		Means:  "latencies were predicted by the closed form: too few answers were learned from, or the model errs by 25 % or more",
+		Means:  "latencies were predicted by the closed form: too few answers were learned from, the model errs by 25 % or more, or first bytes are headers (headers_first)",
 		Remedy: "normal for the first 200 answers of a class of endpoints; else /debug/latency tells which latency, of which class, and by how much"},
-	FirstByteNoToken: {Code: "first_byte_no_token",
-		Means:  "answers begin sooner than their prompts can be computed: the first byte is not a token's, and the time to first token is not learned",
-		Remedy: "none needed; the engines send an answer's headers at once, and the closed form stands in"},
 	TargetIgnored: {Code: "target_ignored",
 		Means:  "a client's latency target is no number above 0 and up to a day, in milliseconds; it counts as none",
 		Remedy: "correct x-llm-d-slo-ttft-ms or x-llm-d-slo-tpot-ms in the client's request"},

@@ -300,6 +300,7 @@ func (f *Fleet) skipped(p *pod, row *engine.Skipped) {
 	first, last := &row.Steps[0], &row.Steps[len(row.Steps)-1]
 	f.result.Steps += int64(len(row.Steps))
 	p.busy += last.End - first.Start
+	p.gaps.add(len(row.Steps)*len(row.IDs), (last.End-first.Start)*time.Duration(len(row.IDs)))
 	// Each decoded in the step before, too; contexts grow, so the last is the longest but for a stall in the first.
 	gap := max(first.End-first.Start, last.End-last.Start)
 	for _, id := range row.IDs {
@@ -326,8 +327,10 @@ func (f *Fleet) step(p *pod, at time.Duration) (told bool) {
 		o := &f.result.Outcomes[p.live[t.ID.Slot]]
 		if t.Count > 1 {
 			o.LongestGap = max(o.LongestGap, t.Gap)
+			p.gaps.add(1, t.Gap)
 			continue
 		}
+		p.firstTokens.add(1, t.Gap)
 		if f.prefills(p, t.ID) {
 			continue // it is the decoding engine's first token that the client sees
 		}

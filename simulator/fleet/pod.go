@@ -21,6 +21,22 @@ type Pod struct {
 
 const nobody = -1
 
+// counted is how many of something there were, and how long they took together. It is kept in whole nanoseconds, so that rows of
+// steps add up to what single ones do.
+type counted struct {
+	n    int64
+	took time.Duration
+}
+
+func (c *counted) add(n int, took time.Duration) {
+	c.n += int64(n)
+	c.took += took
+}
+
+func (c counted) timed() pool.Timed {
+	return pool.Timed{Count: float64(c.n), Seconds: c.took.Seconds()}
+}
+
 // pod is one member and the requests in it.
 type pod struct {
 	number int32
@@ -35,6 +51,7 @@ type pod struct {
 	hungSince                         pool.Instant
 	slowdown                          float64
 	started                           float64 // seconds since the Unix epoch, as its metrics page would say
+	firstTokens, gaps                 counted // of its process
 	scrapeAt                          pool.Instant
 	unlistAt                          pool.Instant // when the membership learns of its crash; 0: nothing to learn
 
@@ -52,6 +69,7 @@ func (f *Fleet) start(p *pod) error {
 		return fmt.Errorf("pod %d: %w", p.number, err)
 	}
 	p.engine, p.up = e, true
+	p.firstTokens, p.gaps = counted{}, counted{}
 	e.SetSlowdown(p.slowdown)
 	// Any origin does: what counts is that two processes differ.
 	p.started = 1e9 + time.Duration(f.now).Seconds()

@@ -62,7 +62,8 @@ func (f *Fleet) scrape(p *pod) {
 	s := pool.NoSample()
 	s.At, s.Waiting, s.Running, s.KVUsage = f.now, g.Waiting, g.Running, g.KVUsage()
 	s.Blocks, s.BlockTokens = p.spec.Profile.Blocks, p.spec.Profile.BlockTokens
-	s.ProcessStart = p.started
+	s.ProcessStart, s.FirstTokens, s.Gaps = p.started, p.firstTokens.timed(), p.gaps.timed()
+	s.Preemptions = float64(p.engine.Counters().Preemptions)
 	if p.spec.Options.Adapters > 0 {
 		s.Adapters, s.AdaptersWaiting = p.adapters()
 		s.AdaptersMax = p.spec.Options.MaxLoras

@@ -77,7 +77,7 @@ func level(id reason.ID) slog.Level {
 		return slog.LevelInfo
 	}
 	switch id {
-	case reason.ClientAborted, reason.NeverScraped, reason.SecondEndOfStream, reason.BodyUnread, reason.FallbackServed, reason.PageReadWhole, reason.LatencyUnlearned, reason.FirstByteNoToken, reason.TargetIgnored:
+	case reason.ClientAborted, reason.NeverScraped, reason.SecondEndOfStream, reason.BodyUnread, reason.FallbackServed, reason.PageReadWhole, reason.LatencyUnlearned, reason.HeadersFirst, reason.TargetIgnored:
 		return slog.LevelInfo
 	case reason.HookPanic:
 		return slog.LevelError
