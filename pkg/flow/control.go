@@ -68,6 +68,7 @@ type Control struct {
 	bytes    int64
 	seq      uint64
 	over     []*item // to be handed out with a refusal
+	places   int64   // items that are not free
 	drains   atomic.Bool
 	free     *item
 	watch    Watcher
@@ -495,7 +496,7 @@ func (c *Control) Settle(now pool.Instant, r *plugins.Request, prompt, output in
 	if output == plugins.Unknown {
 		output = it.output
 	}
-	it.band.Fairness.Settled(it.flow, prompt, output, now)
+	it.band.Fairness.Settled(it.flow, Served{Prompt: prompt, Output: output, Booked: it.output}, now)
 	c.put(it)
 }
 
@@ -512,7 +513,7 @@ func (c *Control) count(now pool.Instant, r *plugins.Request, prompt, output int
 		return
 	}
 	if _, ok := b.Fairness.(AllCounted); ok {
-		b.Fairness.Settled(c.flow(l, b, tenant(r), now), prompt, output, now)
+		b.Fairness.Settled(c.flow(l, b, tenant(r), now), Served{Prompt: prompt, Output: output}, now)
 	}
 }
 

@@ -20,8 +20,14 @@ type Fairness interface {
 	// Booked says that a request of the flow was booked for this load.
 	Booked(f *Flow, to pool.Ref, load pool.Load, now pool.Instant)
 
-	// Settled says that a request that was charged to the flow has ended, with as many tokens as are known of it.
-	Settled(f *Flow, prompt, output int64, now pool.Instant)
+	// Settled says that a request of the flow has ended.
+	Settled(f *Flow, s Served, now pool.Instant)
+}
+
+// Served is what a request has come to, in tokens.
+type Served struct {
+	Prompt, Output int64 // as far as is known; Output is Booked where nobody said
+	Booked         int64 // what its answer was booked for; 0 of a request that did not wait
 }
 
 // Spreader is implemented by a fairness that keeps a flow from an endpoint.
@@ -40,7 +46,7 @@ type uncounted struct{}
 
 func (uncounted) Came(*Flow, pool.Instant)                        {}
 func (uncounted) Booked(*Flow, pool.Ref, pool.Load, pool.Instant) {}
-func (uncounted) Settled(*Flow, int64, int64, pool.Instant)       {}
+func (uncounted) Settled(*Flow, Served, pool.Instant)             {}
 
 // GlobalStrict knows no tenants: the request goes first that the ordering of the band puts first, whoever sent it.
 type GlobalStrict struct{ uncounted }
@@ -72,14 +78,15 @@ func (*RoundRobin) Next(b *Band, _ pool.Instant, changes uint64) (next *Flow) {
 }
 
 // TokenDeficit shares tokens, not requests, between the tenants that wait (deficit round robin). Each tenant has a credit. One
-// with credit may let a request go, in turn with the others; it pays the uncached tokens of the prompt when the request is
-// booked, and twice the tokens of the answer when that has ended, since a generated token takes about as much of an engine as
-// two of a prompt. When all that wait have used their credit up, each gets the quantum times its weight. Who does not wait
-// collects no credit, and a debt halves with each minute without waiting.
+// with credit may let a request go, in turn with the others; it pays the uncached tokens of the prompt, and twice those of the
+// answer, since a generated token takes about as much of an engine as two of a prompt. It pays when the request is booked, for the
+// answer as long as it is booked for, and the difference when the answer has ended. When all that wait have used their credit up,
+// each gets the quantum times its weight. Who does not wait collects no credit, and a debt halves with each minute without waiting.
 //
-// Between two tenants of equal weight that both wait, what they were served differs by no more than one quantum and the largest
-// request of each. A tenant that waits is served again before the others were served more than n·(quantum + largest
-// request) tokens, n being their number: nobody starves.
+// Between two tenants of equal weight that both wait, what they were charged differs by no more than one quantum and the largest
+// request of each, and what they were served besides by how much their running answers are other than booked. A tenant that
+// waits is served again before the others were served more than n·(quantum + largest request) tokens, n being their number:
+// nobody starves.
 type TokenDeficit struct {
 	// QuantumTokens is the credit that a tenant of weight 1 gets at a time.
 	QuantumTokens int64 `json:"quantumTokens" schema:"min=1,max=1048576"`
@@ -157,10 +164,10 @@ func (p *TokenDeficit) Came(f *Flow, now pool.Instant) {
 	}
 }
 
-// Booked charges the prompt.
+// Booked charges the prompt and the answer that is expected.
 func (p *TokenDeficit) Booked(f *Flow, to pool.Ref, load pool.Load, _ pool.Instant) {
 	tokens := max(load.UncachedPrefill, 1)
-	f.deficit -= tokens
+	f.deficit -= tokens + p.answer(load.Decode)
 	if p.EndpointQuantumTokens == 0 {
 		return
 	}
@@ -173,9 +180,14 @@ func (p *TokenDeficit) Booked(f *Flow, to pool.Ref, load pool.Load, _ pool.Insta
 	f.at = append(f.at, spent{to, tokens})
 }
 
-// Settled charges the answer.
-func (p *TokenDeficit) Settled(f *Flow, _, output int64, _ pool.Instant) {
-	f.deficit -= int64(float64(max(output, 0)) * p.OutputWeight)
+// Settled charges what the answer was more than expected, or gives back what it was less.
+func (p *TokenDeficit) Settled(f *Flow, s Served, _ pool.Instant) {
+	f.deficit += p.answer(s.Booked) - p.answer(s.Output)
+}
+
+// answer is what the tokens of an answer cost.
+func (p *TokenDeficit) answer(tokens int64) int64 {
+	return int64(float64(max(tokens, 0)) * p.OutputWeight)
 }
 
 // Barred reports whether the flow had more than its share of an endpoint.
@@ -275,7 +287,7 @@ func (*ProgramAware) Came(*Flow, pool.Instant) {}
 func (*ProgramAware) Booked(*Flow, pool.Ref, pool.Load, pool.Instant) {}
 
 // Settled adds what was served.
-func (p *ProgramAware) Settled(f *Flow, prompt, output int64, now pool.Instant) {
-	f.service = p.serviceAt(f, now) + float64(max(prompt, 0)+2*max(output, 0))
+func (p *ProgramAware) Settled(f *Flow, s Served, now pool.Instant) {
+	f.service = p.serviceAt(f, now) + float64(max(s.Prompt, 0)+2*max(s.Output, 0))
 	f.serviced = now
 }

@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -62,6 +63,36 @@ func TestTenantsThatOfferTenToOneAreServedTheSame(t *testing.T) {
 				t.Errorf("served %v, a ratio of %.2f", served, got)
 			}
 		})
+	}
+}
+
+// Answers that take long to end do not let their tenant run ahead, though all are booked for as many tokens: what comes of an answer
+// is charged when it goes, and those that went are not forgotten.
+func TestLongAnswersDoNotRunAhead(t *testing.T) {
+	const running, spans, each = 100, 12, 150
+	for _, expects := range []int64{0, 20, 256, 4000} {
+		w := newWorld(t, settings(func(s *Settings) {
+			s.Detector = &ConcurrencyDetector{MaxConcurrency: running, ConcurrencyMode: "requests", MaxTokenConcurrency: 1}
+			s.Default.Fairness, s.Default.MaxRequests, s.Default.TTL = NewTokenDeficit(), 0, 0
+		}), 1)
+		booked := func(r *request) { r.expects = expects }
+		for range 3000 {
+			w.come(tenantIs("long"), tokens(100, 500), booked)
+			w.come(tenantIs("short"), tokens(1000, 60), booked)
+		}
+		served := map[string]int64{}
+		for span := range spans {
+			clear(served)
+			for range each {
+				i := slices.IndexFunc(w.went, func(r *request) bool { return r.runs })
+				w.end(w.went[i]) // the one that went first
+				r := w.went[len(w.went)-1]
+				served[r.Target.Subscription] += r.tokens + 2*r.output
+			}
+			if got := ratio(served, "long", "short"); span >= spans/2 && !(got < 1.3) {
+				t.Errorf("booked for %d tokens each, span %d: served %v, a ratio of %.2f", expects, span, served, got)
+			}
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ func (c *Control) take(r *plugins.Request, l *line) *item {
 		c.free = it.next
 	}
 	*it = item{r: r, line: l}
+	c.places++
 	r.Place = it
 	return it
 }
@@ -28,6 +29,7 @@ func (c *Control) put(it *item) {
 		it.r.Place = nil
 	}
 	*it = item{next: c.free}
+	c.places--
 	c.free = it
 }
 

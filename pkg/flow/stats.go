@@ -64,6 +64,7 @@ func (c *Control) Watch(w Watcher) {
 type Stats struct {
 	Requests, Bytes       int64 // that wait
 	MaxRequests, MaxBytes int64 // 0: no bound
+	Places                int64 // of requests that wait, and of those that have waited and run
 	Pools                 []PoolStats
 }
 
@@ -105,7 +106,7 @@ func (c *Control) Stats(now pool.Instant) Stats {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := Stats{Requests: c.requests, Bytes: c.bytes, MaxRequests: c.o.MaxRequests, MaxBytes: c.o.MaxBytes}
+	out := Stats{Requests: c.requests, Bytes: c.bytes, Places: c.places, MaxRequests: c.o.MaxRequests, MaxBytes: c.o.MaxBytes}
 	for i, l := range c.lines {
 		p := PoolStats{Pool: l.pool.Name, Saturation: saturations[i], Empty: !takes(l.pool.Snapshot())}
 		for _, b := range l.bands {

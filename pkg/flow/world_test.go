@@ -36,6 +36,7 @@ type request struct {
 	plugins.Request
 	tokens  int64
 	output  int64
+	expects int64 // what its answer is booked for; 0 is output
 	no      *reason.Refusal
 	at      pool.Instant // of its end of waiting
 	booking pool.Booking
@@ -194,6 +195,9 @@ func (w *world) decide(r *request) bool {
 		}
 		r.to = snapshot.Slots[legs[0].Endpoints[0]].Ref
 		load := pool.Load{UncachedPrefill: r.tokens, Decode: r.output}
+		if r.expects > 0 {
+			load.Decode = r.expects
+		}
 		r.booking = books.Book(r.to, load, w.now+pool.Instant(time.Hour))
 		w.c.Booked(w.now, &r.Request, r.to, load)
 		r.runs, r.held, r.at = true, false, w.now
