@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead/fairlead/pkg/config"
 	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/flow"
 	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
@@ -186,6 +187,13 @@ func (p *Production) Left() string {
 			say(at+"decode tokens", b.DecodeTokens[id])
 		}
 	})
+	if q, ok := p.built.Queue().(*flow.Queue); ok {
+		s := q.Stats(0)
+		say("queue: requests", s.Requests)
+		say("queue: bytes", s.Bytes)
+		say("queue: places", s.Places)
+		say("queue: deadline", int64(q.Deadline()))
+	}
 	if !p.scheduler.Quiet() {
 		left = append(left, "deadlines")
 	}
