@@ -7,8 +7,9 @@ import (
 )
 
 // LoadDetector measures how full a pool is by what was sent there: an endpoint is full when the prompts booked at it take longer
-// than MaxBacklog to compute, when MaxPending requests at it have no first byte, when MaxRequests run at it, or when its KV
-// cache is short. With f the greatest of the four as a share of its bound,
+// than MaxBacklog to compute, when MaxPending requests at it have no first byte, when MaxRequests run at it or as many as its
+// ceiling, where concurrency-ceiling-filter has found one, or when its KV cache is short. With f the greatest of these as a share of
+// its bound,
 //
 //	saturation = mean over endpoints of min(f, 1)
 //
@@ -70,6 +71,9 @@ func (d *LoadDetector) HasRoom(v *View, id pool.ID) bool {
 	if pending >= d.MaxPending || time.Duration(b.BacklogEnds[id]-v.Now) >= d.MaxBacklog || d.MaxRequests > 0 && b.Requests[id] >= d.MaxRequests {
 		return false
 	}
+	if b.Ceilings[id].Holds(v.Now, b.Requests[id]) {
+		return false
+	}
 	s := &b.Samples[id]
 	if s.At <= 0 || time.Duration(v.Now-s.At) > v.StaleAfter {
 		return true
@@ -102,13 +106,19 @@ func (d *LoadDetector) fill(v *View, id pool.ID) (fill float64, opens pool.Insta
 	if d.MaxRequests > 0 {
 		fill = max(fill, float64(b.Requests[id])/float64(d.MaxRequests))
 	}
+	if c := &b.Ceilings[id]; c.Most > 0 && v.Now < c.Until {
+		if fill < 1 && b.Requests[id] >= c.Most {
+			opens = c.Until
+		}
+		fill = max(fill, float64(b.Requests[id])/float64(c.Most))
+	}
 	if backlog := time.Duration(b.BacklogEnds[id] - v.Now); backlog >= d.MaxBacklog {
-		if fill < 1 {
-			opens = b.BacklogEnds[id] - pool.Instant(d.MaxBacklog) + 1
+		if fill < 1 || opens != 0 { // both are to open
+			opens = max(opens, b.BacklogEnds[id]-pool.Instant(d.MaxBacklog)+1)
 		}
 		return max(fill, float64(backlog)/float64(d.MaxBacklog)), opens
 	} else if backlog > 0 {
 		fill = max(fill, float64(backlog)/float64(d.MaxBacklog))
 	}
-	return fill, 0
+	return fill, opens
 }

@@ -383,6 +383,49 @@ func TestF13ScaleFromZero(t *testing.T) {
 	w.wantWaiting(0)
 }
 
+// An endpoint at its ceiling has no room: requests go to the others, and wait when all are, until one ends or nobody tells of
+// ceilings any more.
+func TestWhoIsAtItsCeilingHasNoRoom(t *testing.T) {
+	w := newWorld(t, settings(func(s *Settings) { s.Detector, s.Patient, s.Default.TTL = NewLoadDetector(), true, time.Hour }), 2)
+	limit := func(id pool.ID, most int32) {
+		w.p.Decide(func(_ *pool.Snapshot, b *pool.Books) { b.Limit(id, most, w.now+pool.Instant(time.Minute)) })
+	}
+	saturation := func() (got Saturation) {
+		w.p.Decide(func(s *pool.Snapshot, b *pool.Books) {
+			var m membership
+			m.see(s)
+			got = NewLoadDetector().Saturation(&View{Now: w.now, Books: b, StaleAfter: w.p.StaleAfter(), Members: m.members, Stages: m.stages})
+		})
+		return got
+	}
+	limit(0, 2)
+	at := map[pool.ID][]*request{}
+	come := func() {
+		if x := w.come(); x.runs {
+			w.firstByte(x)
+			at[x.to.ID] = append(at[x.to.ID], x)
+		}
+	}
+	for range 8 {
+		come()
+	}
+	if len(at[0]) != 2 || len(at[1]) != 6 {
+		t.Fatalf("%d and %d at endpoints of which the first has room for two", len(at[0]), len(at[1]))
+	}
+	limit(1, 6)
+	come()
+	w.wantWaiting(1)
+	if s := saturation(); s.Value != 1 || s.Until != w.now+pool.Instant(time.Minute) {
+		t.Errorf("saturation %+v where both are at their ceilings", s)
+	}
+	w.end(at[0][0])
+	w.wantWaiting(0)
+	come()
+	w.wantWaiting(1)
+	w.pass(time.Minute)
+	w.wantWaiting(0)
+}
+
 // Who finds nobody keeps its turn, and others go meanwhile.
 func TestF14AHeadThatCanGoNowhere(t *testing.T) {
 	w := newWorld(t, settings(func(s *Settings) { s.Patient = true; s.Default.Fairness = NewRoundRobin() }), 2)

@@ -94,6 +94,12 @@ func TestTheSpareAgreesWithAskingAll(t *testing.T) {
 					p.End(now, rapid.SampledFrom(open).Draw(t, "booking"))
 				}
 			},
+			"limit": func(t *rapid.T) {
+				of := member()
+				p.Decide(func(_ *pool.Snapshot, b *pool.Books) {
+					b.Limit(of.ID, int32(draw("most", 4)), now+pool.Instant(draw("for", 20))*pool.Instant(time.Millisecond))
+				})
+			},
 			"expire": func(*rapid.T) { p.Expire(now) },
 		})
 	})

@@ -10,12 +10,14 @@ import (
 
 // Ceiling learns how many requests each endpoint has room for, and removes those that have as many, while there are others.
 //
-// An endpoint has no ceiling until it shows one: requests wait in its engine for WaitingFor, or it answers that it has no room
-// (429, 503). Then its ceiling is what it had less those that wait, but never less than Decrease of it, nor than Least. While
-// nothing waits and the ceiling is reached, it rises by a tenth with each sample; it is lifted when nothing waited for Forget.
-// What an engine cannot do is thus learned from itself and not configured, and an endpoint that is idle is never at its ceiling.
+// An endpoint has no ceiling until it shows one: requests wait in its engine for WaitingFor, it sends requests back from its batch
+// for lack of memory (preemptions), or it answers that it has no room (429, 503). Then its ceiling is what it had less those that
+// wait or were sent back, but never less than Decrease of it, nor than Least. While
+// nothing waits and the ceiling is reached, it rises by a tenth with each sample; it is lifted when nothing waited for Forget, or
+// nobody could see so. What an engine cannot do is thus learned from itself and not configured, and an endpoint that is idle is never at its ceiling.
 //
-// If all candidates are at their ceilings, all are kept: whether to wait is not for a filter to say.
+// If all candidates are at their ceilings, all are kept: whether to wait is for the queue to say, to whose load-detector an
+// endpoint at its ceiling has no room.
 type Ceiling struct {
 	// WaitingFor is how long requests must wait in an engine, in all samples, until it counts as full.
 	WaitingFor time.Duration `json:"waitingFor" schema:"min=0s,max=10m"`
@@ -47,6 +49,7 @@ type limit struct {
 	ceiling     int32 // Unknown: none
 	has         int32 // own requests, at the last decision
 	sample      pool.Instant
+	preempted   float64      // in the sample; < 0 is unknown
 	waits       pool.Instant // since when requests wait in all samples; 0: they do not
 	full        pool.Instant // when it was last full
 }
@@ -103,20 +106,35 @@ func (f *Ceiling) Observe(c *plugins.Cycle, books *pool.Books) {
 	for _, id := range c.Candidates {
 		l := &r.at[id]
 		if in := c.Snapshot.Slots[id].Incarnation; l.incarnation != in {
-			*l = limit{incarnation: in, ceiling: plugins.Unknown}
+			*l = limit{incarnation: in, ceiling: plugins.Unknown, preempted: -1}
 		}
 		l.has = books.Requests[id]
-		if s := &books.Samples[id]; s.At > l.sample && s.State(c.Now, c.StaleAfter()) == pool.Fresh {
+		if s := &books.Samples[id]; s.State(c.Now, c.StaleAfter()) != pool.Fresh {
+			if time.Duration(c.Now-l.full) > f.Forget { // nobody will tell whether it has room again
+				l.ceiling = plugins.Unknown
+			}
+		} else if s.At > l.sample {
 			f.reads(l, s)
 		}
 		out[id] = l.ceiling
+		if l.ceiling != plugins.Unknown || books.Ceilings[id].Most > 0 {
+			books.Limit(id, l.ceiling, max(l.sample, l.full)+pool.Instant(f.Forget))
+		}
 	}
 }
 
 // reads takes a sample into account.
 func (f *Ceiling) reads(l *limit, s *pool.Sample) {
 	l.sample = s.At
+	back := int32(0) // requests that were sent back since the last sample
+	if l.preempted >= 0 && s.Preemptions > l.preempted {
+		back = int32(min(s.Preemptions-l.preempted, float64(l.has)))
+	}
+	l.preempted = s.Preemptions
 	switch {
+	case back > 0:
+		f.lower(l, s.At, l.has-max(back, s.Waiting))
+		return
 	case s.Waiting > 0:
 		if l.waits == 0 {
 			l.waits = s.At

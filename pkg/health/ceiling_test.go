@@ -50,19 +50,29 @@ func TestCeilings(t *testing.T) {
 		has     int
 		waiting []int32 // in samples a second apart
 		want    []int32
+		back    []float64 // requests that were ever sent back, likewise
 	}{
-		{"nothing waits", 20, []int32{0, 0, 0, 0}, []int32{-1, -1, -1, -1}},
-		{"a short queue is none", 20, []int32{3, 3, 0, 3}, []int32{-1, -1, -1, -1}},
-		{"what waits does not fit", 20, []int32{3, 3, 3}, []int32{-1, -1, 17}},
-		{"but no more than a part at a time", 20, []int32{15, 15, 15}, []int32{-1, -1, 14}},
-		{"it rises while nothing waits", 20, []int32{3, 3, 3, 0, 0}, []int32{-1, -1, 17, 18, 19}},
-		{"what is not known changes nothing", 20, []int32{3, 3, 3, -1}, []int32{-1, -1, 17, 17}},
+		{"nothing waits", 20, []int32{0, 0, 0, 0}, []int32{-1, -1, -1, -1}, nil},
+		{"a short queue is none", 20, []int32{3, 3, 0, 3}, []int32{-1, -1, -1, -1}, nil},
+		{"what waits does not fit", 20, []int32{3, 3, 3}, []int32{-1, -1, 17}, nil},
+		{"but no more than a part at a time", 20, []int32{15, 15, 15}, []int32{-1, -1, 14}, nil},
+		{"it rises while nothing waits", 20, []int32{3, 3, 3, 0, 0}, []int32{-1, -1, 17, 18, 19}, nil},
+		{"what is not known changes nothing", 20, []int32{3, 3, 3, -1}, []int32{-1, -1, 17, 17}, nil},
+		{"requests that are sent back do not fit", 20, []int32{0, 0, 0}, []int32{-1, 17, 18}, []float64{5, 8, 8}},
+		{"nor does what waits then", 20, []int32{0, 5}, []int32{-1, 15}, []float64{0, 1}},
+		{"many are sent back, again and again by the same request", 20, []int32{0, 0}, []int32{-1, 14}, []float64{0, 90}},
+		{"what was sent back before anybody looked is no sign", 20, []int32{0}, []int32{-1}, []float64{50}},
+		{"a process that begins anew has sent back none", 20, []int32{0, 0}, []int32{-1, -1}, []float64{50, 0}},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			g, ceiling := crowd(t, r.has)
 			for i, waiting := range r.waiting {
 				g.Now += pool.Instant(time.Second)
-				g.Pool.Observe(g.Now, g.Ref("a"), pool.Sample{At: g.Now, Waiting: waiting, PromptTokens: -1})
+				s := pool.Sample{At: g.Now, Waiting: waiting, PromptTokens: -1}
+				if r.back != nil {
+					s.Preemptions = r.back[i]
+				}
+				g.Pool.Observe(g.Now, g.Ref("a"), s)
 				if got := ceiling(); got != r.want[i] {
 					t.Errorf("after sample %d: %d, want %d", i+1, got, r.want[i])
 				}
@@ -95,6 +105,32 @@ func TestNoRoomIsNoMarkThatStays(t *testing.T) {
 		if got := ceiling(); got != plugins.Unknown {
 			t.Errorf("%d: half a minute later the ceiling is %d, want none", status, got)
 		}
+	}
+}
+
+// A ceiling of an engine that cannot be read is lifted too.
+func TestTheCeilingOfAnEngineThatIsNotRead(t *testing.T) {
+	g, ceiling := crowd(t, 9)
+	s := g.Send(openai.NewSummary())
+	s.Request.Status = 503
+	s.Answer("a")
+	s.End(0)
+	if got := ceiling(); got != 6 {
+		t.Errorf("the ceiling is %d, want 6 of 9", got)
+	}
+	limited := func() (holds bool) {
+		g.Pool.Decide(func(_ *pool.Snapshot, b *pool.Books) { holds = b.Ceilings[0].Holds(g.Now, 6) })
+		return holds
+	}
+	if !limited() {
+		t.Error("the books do not have it")
+	}
+	g.Now += pool.Instant(31 * time.Second)
+	if limited() {
+		t.Error("the books have it though nobody has told of it for half a minute")
+	}
+	if got := ceiling(); got != plugins.Unknown {
+		t.Errorf("half a minute later the ceiling is %d, want none", got)
 	}
 }
 

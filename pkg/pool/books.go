@@ -45,6 +45,9 @@ type Books struct {
 	BacklogEnds     []Instant
 	PrefillPerToken []time.Duration
 
+	// Ceilings are how many own requests each endpoint has room for, as far as somebody has found out; see Limit.
+	Ceilings []Ceiling
+
 	// AttentionTokens is the context at which attention doubles the cost of a prompt's token, over all endpoints; 0: never.
 	// HeadersFirst says that engines send an answer's headers before its first token, so that first bytes tell nothing of
 	// prompts. An Observer may set both, for the bookings to come.
@@ -67,6 +70,30 @@ type Books struct {
 // Booking is a handle with a generation: a call on one that has ended does nothing and reports false. It ends by itself
 // at its deadline, and when its endpoint leaves the pool. The zero Booking is one that has ended.
 type Booking struct{ Slot, Generation uint32 }
+
+// Ceiling is how many own requests an endpoint has room for until an instant, so that one who stops telling, as after a reload, leaves
+// nothing behind. The zero Ceiling is none.
+type Ceiling struct {
+	Most  int32
+	Until Instant
+}
+
+// Holds reports whether the ceiling is in force and no higher than so many requests.
+func (c *Ceiling) Holds(now Instant, requests int32) bool {
+	return c.Most > 0 && now < c.Until && requests >= c.Most
+}
+
+// Limit sets the ceiling of an endpoint, until an instant; most below 1 is none.
+func (b *Books) Limit(id ID, most int32, until Instant) {
+	c := &b.Ceilings[id]
+	if most < 1 {
+		most, until = 0, 0
+	}
+	if *c != (Ceiling{most, until}) {
+		*c = Ceiling{most, until}
+		b.touched.add(id)
+	}
+}
 
 // entry is one booking.
 type entry struct {

@@ -129,6 +129,7 @@ func (b *Books) resize(n int) {
 	b.Tallies = wide(b.Tallies, n)
 	b.meters = wide(b.meters, n)
 	b.Samples = wide(b.Samples, n)
+	b.Ceilings = wide(b.Ceilings, n)
 	b.after = wide(b.after, n)
 }
 
@@ -143,7 +144,7 @@ func (b *Books) reset(id ID, perToken time.Duration) {
 	b.BacklogEnds[id], b.PrefillPerToken[id] = 0, perToken
 	b.SinceSample[id] = 0
 	b.ContextTokens[id], b.Tallies[id], b.meters[id] = 0, Tally{}, meter{at: b.clock}
-	b.Samples[id] = NoSample()
+	b.Samples[id], b.Ceilings[id] = NoSample(), Ceiling{}
 	b.after[id] = chain{none, none}
 }
 
