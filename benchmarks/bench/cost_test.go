@@ -70,7 +70,7 @@ workload:
 
 // A slice gets what it can do beside a whole GPU, though nobody says that it is one.
 func TestSlicesGetTheirShare(t *testing.T) {
-	r := underDefault(t, load(t, "s6"))
+	r := underDefault(t, load(t, "s6").Unlabelled())
 	var tokens [6]float64
 	for i := range r.Outcomes {
 		tokens[r.Outcomes[i].Pod] += float64(r.Outcomes[i].Prompt + r.Outcomes[i].Output)

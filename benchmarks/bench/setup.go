@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -64,7 +65,11 @@ func Prepare(s *scenarios.Scenario) (*Setup, error) {
 		if err != nil {
 			return nil, fmt.Errorf("scenario %q, group %d: %w", s.Name, i, err)
 		}
-		labels := map[string]string{"fairlead.dev/hardware": g.Hardware}
+		hardware, err := engine.HardwareFor(g.Hardware)
+		if err != nil {
+			return nil, fmt.Errorf("scenario %q, group %d: %w", s.Name, i, err)
+		}
+		labels := hardware.Labels()
 		for k, v := range g.Labels {
 			labels[k] = v
 		}
@@ -125,6 +130,18 @@ func (s *Setup) WithPods(n int) *Setup {
 	out.pods, out.slow = nil, nil
 	for range n {
 		out.pods, out.slow = append(out.pods, s.pods[0]), append(out.slow, s.slow[0])
+	}
+	return &out
+}
+
+// Unlabelled returns the setup with pods whose labels do not say on what hardware they run.
+func (s *Setup) Unlabelled() *Setup {
+	out := *s
+	out.pods = slices.Clone(s.pods)
+	for i := range out.pods {
+		labels := maps.Clone(out.pods[i].Labels)
+		maps.DeleteFunc(labels, func(name, _ string) bool { return strings.HasPrefix(name, "nvidia.com/") })
+		out.pods[i].Labels = labels
 	}
 	return &out
 }

@@ -14,25 +14,36 @@ import (
 	"github.com/fairlead/fairlead/simulator/fleet"
 )
 
-// listener removes nobody, and remembers what is believed of the engines.
+// heard is what a decision believed of the engines.
+type heard struct {
+	loads   []plugins.EngineLoad
+	classes []plugins.CapacityClass
+}
+
+// listener removes nobody, and remembers the last decision.
 type listener struct {
-	loads plugins.EndpointValues[plugins.EngineLoad]
-	last  *[]plugins.EngineLoad
+	loads   plugins.EndpointValues[plugins.EngineLoad]
+	classes plugins.EndpointValues[plugins.CapacityClass]
+	last    *heard
 }
 
 func (l *listener) Provision(b *plugins.Builder) error {
-	l.loads = plugins.Needs(b, plugins.EngineLoads)
+	l.loads, l.classes = plugins.Needs(b, plugins.EngineLoads), plugins.Needs(b, plugins.CapacityClasses)
 	return nil
 }
 
 func (l *listener) Filter(c *plugins.Cycle, _ plugins.Bits) {
-	*l.last = append((*l.last)[:0], l.loads.Of(c)...)
+	l.last.loads = append(l.last.loads[:0], l.loads.Of(c)...)
+	l.last.classes = append(l.last.classes[:0], l.classes.Of(c)...)
 }
 
+// off is the share of want by which got differs from it.
+func off(got, want float64) float64 { return math.Abs(got-want) / want }
+
 // listening is the default with somebody who keeps what is believed of the engines.
-func listening(t *testing.T) (last *[]plugins.EngineLoad, d *Production) {
+func listening(t *testing.T) (last *heard, d *Production) {
 	t.Helper()
-	last = new([]plugins.EngineLoad)
+	last = new(heard)
 	text := config.DefaultText + "  - pluginRef: listener\n"
 	const head = "apiVersion: fairlead.dev/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n"
 	text = head + "- type: listener\n" + text[len(head):]
@@ -86,7 +97,7 @@ func TestWhatIsBelievedOfEngines(t *testing.T) {
 	if _, err := f.Run(); err != nil {
 		t.Fatal(err)
 	}
-	for i, l := range *last {
+	for i, l := range last.loads {
 		s, slow := profiles[i].Step, 1.0
 		if i == 2 {
 			slow = 2
@@ -95,10 +106,10 @@ func TestWhatIsBelievedOfEngines(t *testing.T) {
 		step := slow * s.Of(engine.Load{Sequences: n, Decodes: n, DecodeContext: int64(tokens)}).Seconds() * 1000
 		prefill := slow * s.PerPrefillToken.Seconds() * 1000
 		t.Logf("engine %d: prefill %.4f ms a token, is %.4f; step %.2f ms, is %.2f", i, l.PrefillMSPerToken, prefill, l.Step(float64(n), tokens), step)
-		if e := math.Abs(l.PrefillMSPerToken-prefill) / prefill; e > 0.2 {
+		if e := off(l.PrefillMSPerToken, prefill); e > 0.2 {
 			t.Errorf("engine %d: what a prompt's token takes is off by %.0f %%", i, 100*e)
 		}
-		if e := math.Abs(l.Step(float64(n), tokens)-step) / step; e > 0.2 {
+		if e := off(l.Step(float64(n), tokens), step); e > 0.2 {
 			t.Errorf("engine %d: what a step takes is off by %.0f %%", i, 100*e)
 		}
 	}

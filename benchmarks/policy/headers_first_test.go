@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"math"
 	"testing"
 	"time"
 
@@ -81,15 +80,15 @@ func TestWhatEnginesCountIsBelieved(t *testing.T) {
 			if n := d.Noted()["headers_first"]; n != r.headers {
 				t.Errorf("noted %d times that headers come first, want %d", n, r.headers)
 			}
-			for i, l := range *last {
+			for i, l := range last.loads {
 				prefill := profile.Step.PerPrefillToken.Seconds() * 1000
 				n, tokens := int32(max(l.Running, 1)), max(l.ResidentTokens, 1000)
 				step := profile.Step.Of(engine.Load{Sequences: n, Decodes: n, DecodeContext: int64(tokens)}).Seconds() * 1000
 				t.Logf("engine %d: prefill %.4f ms a token, is %.4f; step %.2f ms, is %.2f", i, l.PrefillMSPerToken, prefill, l.Step(float64(n), tokens), step)
-				if e := math.Abs(l.PrefillMSPerToken-prefill) / prefill; e > 0.2 {
+				if e := off(l.PrefillMSPerToken, prefill); e > 0.2 {
 					t.Errorf("engine %d: what a prompt's token takes is off by %.0f %%", i, 100*e)
 				}
-				if e := math.Abs(l.Step(float64(n), tokens)-step) / step; e > 0.2 {
+				if e := off(l.Step(float64(n), tokens), step); e > 0.2 {
 					t.Errorf("engine %d: what a step takes is off by %.0f %%", i, 100*e)
 				}
 			}

@@ -10,6 +10,10 @@ type Hardware struct {
 	// Name is the device's name on a command line, such as "h100-sxm" or "h100-mig-3g.40gb".
 	Name string
 
+	// Product is the device as NVIDIA's GPU feature discovery names it in a node's label nvidia.com/gpu.product; of a slice with the
+	// strategy "single", so that the name is that of the slice.
+	Product string
+
 	// MemoryBytes is the memory of one device.
 	MemoryBytes int64
 
@@ -47,12 +51,12 @@ const (
 // Devices returns the built-in hardware.
 func Devices() []Hardware {
 	return []Hardware{
-		{Name: "h100-sxm", MemoryBytes: 80 * gib, BytesPerSecond: h100Bandwidth, FLOPS16: h100FLOPS16, FLOPS8: h100FLOPS8, PeerBytesPerSecond: 450e9, NetworkBytesPerSecond: 50e9, Source: peak},
-		{Name: "h100-pcie", MemoryBytes: 80 * gib, BytesPerSecond: 2.0e12, FLOPS16: 756e12, FLOPS8: 1513e12, PeerBytesPerSecond: 64e9, NetworkBytesPerSecond: 50e9, Source: peak},
-		{Name: "h200", MemoryBytes: 141 * gib, BytesPerSecond: 4.8e12, FLOPS16: h100FLOPS16, FLOPS8: h100FLOPS8, PeerBytesPerSecond: 450e9, NetworkBytesPerSecond: 50e9, Source: peak},
-		{Name: "a100-80", MemoryBytes: 80 * gib, BytesPerSecond: 2.039e12, FLOPS16: 312e12, FLOPS8: 312e12, PeerBytesPerSecond: 300e9, NetworkBytesPerSecond: 25e9, Source: peak},
-		{Name: "a100-40", MemoryBytes: 40 * gib, BytesPerSecond: 1.555e12, FLOPS16: 312e12, FLOPS8: 312e12, PeerBytesPerSecond: 300e9, NetworkBytesPerSecond: 25e9, Source: peak},
-		{Name: "l40s", MemoryBytes: 48 * gib, BytesPerSecond: 0.864e12, FLOPS16: 362e12, FLOPS8: 733e12, PeerBytesPerSecond: 32e9, NetworkBytesPerSecond: 12.5e9, Source: peak},
+		{Name: "h100-sxm", Product: "NVIDIA-H100-80GB-HBM3", MemoryBytes: 80 * gib, BytesPerSecond: h100Bandwidth, FLOPS16: h100FLOPS16, FLOPS8: h100FLOPS8, PeerBytesPerSecond: 450e9, NetworkBytesPerSecond: 50e9, Source: peak},
+		{Name: "h100-pcie", Product: "NVIDIA-H100-PCIe", MemoryBytes: 80 * gib, BytesPerSecond: 2.0e12, FLOPS16: 756e12, FLOPS8: 1513e12, PeerBytesPerSecond: 64e9, NetworkBytesPerSecond: 50e9, Source: peak},
+		{Name: "h200", Product: "NVIDIA-H200", MemoryBytes: 141 * gib, BytesPerSecond: 4.8e12, FLOPS16: h100FLOPS16, FLOPS8: h100FLOPS8, PeerBytesPerSecond: 450e9, NetworkBytesPerSecond: 50e9, Source: peak},
+		{Name: "a100-80", Product: "NVIDIA-A100-SXM4-80GB", MemoryBytes: 80 * gib, BytesPerSecond: 2.039e12, FLOPS16: 312e12, FLOPS8: 312e12, PeerBytesPerSecond: 300e9, NetworkBytesPerSecond: 25e9, Source: peak},
+		{Name: "a100-40", Product: "NVIDIA-A100-SXM4-40GB", MemoryBytes: 40 * gib, BytesPerSecond: 1.555e12, FLOPS16: 312e12, FLOPS8: 312e12, PeerBytesPerSecond: 300e9, NetworkBytesPerSecond: 25e9, Source: peak},
+		{Name: "l40s", Product: "NVIDIA-L40S", MemoryBytes: 48 * gib, BytesPerSecond: 0.864e12, FLOPS16: 362e12, FLOPS8: 733e12, PeerBytesPerSecond: 32e9, NetworkBytesPerSecond: 12.5e9, Source: peak},
 		h100Slice("1g.10gb", 16, 1),
 		h100Slice("1g.20gb", 26, 2),
 		h100Slice("2g.20gb", 32, 2),
@@ -67,6 +71,7 @@ func h100Slice(name string, multiprocessors, memorySlices int64) Hardware {
 	compute := float64(multiprocessors) / h100SMs
 	return Hardware{
 		Name:                  "h100-mig-" + name,
+		Product:               "NVIDIA-H100-80GB-HBM3-MIG-" + name,
 		MemoryBytes:           memorySlices * sliceMemory,
 		BytesPerSecond:        h100Bandwidth * float64(memorySlices) / 8,
 		FLOPS16:               h100FLOPS16 * compute,
@@ -75,6 +80,15 @@ func h100Slice(name string, multiprocessors, memorySlices int64) Hardware {
 		NetworkBytesPerSecond: 50e9 * float64(memorySlices) / 8,
 		Source:                fmt.Sprintf("NVIDIA MIG user guide: %d of %d multiprocessors, %d of 8 memory slices; the H100's peaks in proportion", multiprocessors, h100SMs, memorySlices),
 	}
+}
+
+// Labels returns what the labels of a node with this hardware say of it, by NVIDIA's GPU feature discovery and MIG manager.
+func (h Hardware) Labels() map[string]string {
+	labels := map[string]string{"nvidia.com/gpu.product": h.Product}
+	if _, slice, ok := strings.Cut(h.Product, "-MIG-"); ok {
+		labels["nvidia.com/mig.config"] = "all-" + slice
+	}
+	return labels
 }
 
 // HardwareFor returns the built-in hardware of this name. The error lists what there is.
