@@ -50,20 +50,28 @@ type BandSettings struct {
 	Ordering              Ordering
 }
 
-// Control is the queue of a configuration as a state machine. Its methods may be called from any goroutine, but Next has one caller
-// at a time. Every method that acts takes the instant; none waits.
+// Control is the queue of a configuration as a state machine. Its methods may be called from any goroutine. Every method that acts
+// takes the instant; none waits. What waits, and what tenants were served, is common to the controls of configurations that follow
+// one another ([Control.Inherit]).
 type Control struct {
-	o     Settings
-	pools []*pool.Pool
-	sink  reason.Sink
+	settings Settings
+	mine     []*line // by the configuration's index of the pool
+	*common
+}
+
+// common is what controls share of which one has inherited from the other.
+type common struct {
+	in   atomic.Pointer[rules] // of the control that was attached last
+	sink reason.Sink
 
 	waiting atomic.Int64 // requests with a place, in all pools
 	due     atomic.Int64 // the deadline, as of the last change
-	gates   []gate       // by pool; the caller of Next's own
+
+	asking sync.Mutex // of Next's caller; taken around the other locks
 
 	mu       sync.Mutex // taken inside the pool's lock, and never around it
-	lines    []*line
-	turn     int // the pool that is asked first
+	lines    []*line    // of the pools of the control that was attached last, and others in which somebody waits; replaced, never modified
+	turn     int        // the pool that is asked first
 	requests int64
 	bytes    int64
 	seq      uint64
@@ -71,41 +79,38 @@ type Control struct {
 	places   int64   // items that are not free
 	drains   atomic.Bool
 	free     *item
-	watch    Watcher
-
-	all   bool  // some fairness counts all requests
-	rooms Rooms // the detector, if it knows of endpoints and requests wait for them
+	named    map[*plugins.Request]*line // by Evict, until Evicted
+	watch    atomic.Pointer[Watcher]
 }
+
+// rules are settings, and what follows from them.
+type rules struct {
+	Settings
+	rooms  Rooms // the detector, if it knows of endpoints and requests wait for them
+	counts bool  // some fairness counts all requests
+}
+
+// rules returns those in force.
+func (c *common) rules() *rules { return c.in.Load() }
 
 // NewControl returns a control without pools.
 func NewControl(o Settings) *Control {
-	c := &Control{o: o, sink: reason.Discard{}}
-	if rooms, ok := o.Detector.(Rooms); ok && o.Patient {
-		c.rooms = rooms
-	}
-	for _, s := range append(slices.Clone(o.Bands), o.Default, o.DefaultNegative) {
-		if _, ok := s.Fairness.(AllCounted); ok {
-			c.all = true
-		}
-	}
+	c := &Control{settings: o, common: &common{sink: reason.Discard{}, named: map[*plugins.Request]*line{}}}
+	c.in.Store(rulesOf(o))
 	return c
 }
 
-// Attach gives it its pools, once.
-func (c *Control) Attach(pools []*pool.Pool, sink reason.Sink) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pools, c.gates, c.lines = pools, make([]gate, len(pools)), nil
-	if sink != nil {
-		c.sink = sink
+func rulesOf(o Settings) *rules {
+	out := &rules{Settings: o}
+	if rooms, ok := o.Detector.(Rooms); ok && o.Patient {
+		out.rooms = rooms
 	}
-	for i, p := range pools {
-		l := &line{pool: p, index: i}
-		for _, s := range c.o.Bands {
-			l.add(&Band{BandSettings: s, static: true})
+	for _, s := range append(slices.Clone(o.Bands), o.Default, o.DefaultNegative) {
+		if _, ok := s.Fairness.(AllCounted); ok {
+			out.counts = true
 		}
-		c.lines = append(c.lines, l)
 	}
+	return out
 }
 
 // hold is the verdict for who waits: the control ends it, nobody else.
@@ -113,12 +118,12 @@ var hold = plugins.Verdict{Until: plugins.Forever}
 
 // Enter passes a request while nobody waits for its pool, and gives it a place otherwise, or refuses it.
 func (c *Control) Enter(now pool.Instant, r *plugins.Request) plugins.Verdict {
-	l := c.lines[r.PoolIndex]
+	l := c.mine[r.PoolIndex]
 	empty := !takes(l.pool.Snapshot())
 	if r.Place == nil && !empty && l.waiting.Load() == 0 {
 		return plugins.Verdict{}
 	}
-	if empty && !c.o.HoldEmpty && r.Place == nil {
+	if empty && !c.rules().HoldEmpty && r.Place == nil {
 		return plugins.Verdict{} // the decision refuses it
 	}
 	c.mu.Lock()
@@ -139,13 +144,16 @@ func (c *Control) Enter(now pool.Instant, r *plugins.Request) plugins.Verdict {
 	return hold
 }
 
-// Next hands out a request that may go, or one that is refused.
+// Next hands out a request that may go, or one that is refused; it may have come under another configuration.
 func (c *Control) Next(now pool.Instant) (r *plugins.Request, no *reason.Refusal, ok bool) {
 	if c.waiting.Load() == 0 && c.due.Load() == 0 {
 		return nil, nil, false
 	}
-	for i, l := range c.lines {
-		g := &c.gates[i]
+	c.asking.Lock()
+	defer c.asking.Unlock()
+	lines := c.everyLine()
+	for _, l := range lines {
+		g := &l.gate
 		if g.asked = l.waiting.Load() > 0; !g.asked {
 			continue
 		}
@@ -157,8 +165,8 @@ func (c *Control) Next(now pool.Instant) (r *plugins.Request, no *reason.Refusal
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.review(now)
-	for i, l := range c.lines {
-		if c.gates[i].asked {
+	for _, l := range lines {
+		if l.gate.asked {
 			empty := !takes(l.pool.Snapshot())
 			for _, b := range l.bands {
 				c.expire(now, b, empty)
@@ -170,18 +178,18 @@ func (c *Control) Next(now pool.Instant) (r *plugins.Request, no *reason.Refusal
 		c.settled(now, it, outcomeOf(no))
 		return it.r, no, true
 	}
-	for k := range c.lines {
-		i := (c.turn + k) % len(c.lines)
-		l, g := c.lines[i], &c.gates[i]
+	for k := range lines {
+		i := (c.turn + k) % len(lines)
+		l := lines[i]
 		l.until = 0
-		if !g.asked || l.waiting.Load() == 0 {
+		if !l.gate.asked || l.waiting.Load() == 0 {
 			continue
 		}
-		it := c.pick(now, l, g)
+		it := c.pick(now, l, &l.gate)
 		if it == nil {
 			continue
 		}
-		c.turn = (i + 1) % len(c.lines)
+		c.turn = (i + 1) % len(lines)
 		if it.state == stateOver {
 			no := c.tooLate(now, it)
 			c.settled(now, it, outcomeOf(no))
@@ -217,7 +225,7 @@ func (c *Control) saturation(l *line, now pool.Instant, s *pool.Snapshot, books 
 	if !c.look(l, now, s, books) {
 		return Saturation{Value: 1}
 	}
-	return c.o.Detector.Saturation(&l.seen)
+	return c.rules().Detector.Saturation(&l.seen)
 }
 
 // pick finds who goes next of a line, and takes it out of its flow: it keeps its place in the band until it is booked.
@@ -226,7 +234,7 @@ func (c *Control) pick(now pool.Instant, l *line, g *gate) *item {
 	if !c.drains.Load() && !takes(l.pool.Snapshot()) {
 		return nil
 	}
-	c.o.Ceilings.Ceilings(g.s.Value, l.priorities, l.ceilings)
+	c.rules().Ceilings.Ceilings(g.s.Value, l.priorities, l.ceilings)
 	if g.s.Until > 0 {
 		l.until = g.s.Until
 	}
@@ -244,12 +252,12 @@ func (c *Control) pick(now pool.Instant, l *line, g *gate) *item {
 			if c.alternates(g.s.Value) {
 				l.until = now + alternatesEvery
 			}
-			if !c.o.Weighted {
+			if !c.rules().Weighted {
 				break
 			}
 			continue
 		}
-		if !c.o.Weighted {
+		if !c.rules().Weighted {
 			if it := c.first(now, b, g.changes); it != nil {
 				return it
 			}
@@ -270,7 +278,7 @@ func (c *Control) pick(now pool.Instant, l *line, g *gate) *item {
 const alternatesEvery = pool.Instant(time.Millisecond)
 
 func (c *Control) alternates(s float64) bool {
-	a, ok := c.o.Ceilings.(Alternating)
+	a, ok := c.rules().Ceilings.(Alternating)
 	return ok && a.Alternates(s)
 }
 
@@ -305,23 +313,23 @@ func (c *Control) first(now pool.Instant, b *Band, changes uint64) *item {
 // Fits reports whether the pool has room for the request of the cycle, inside the pool's lock.
 func (c *Control) Fits(cy *plugins.Cycle, books *pool.Books) (bool, *reason.Refusal) {
 	r, now := cy.Request, cy.Now
-	l := c.lines[r.PoolIndex]
+	l, o := c.mine[r.PoolIndex], c.rules()
 	it, _ := r.Place.(*item)
 	if c.drains.Load() {
 		return true, nil // and is refused
 	}
 	if !c.look(l, now, cy.Snapshot, books) {
-		if it == nil && !c.o.HoldEmpty {
+		if it == nil && !o.HoldEmpty {
 			return true, nil // and is refused
 		}
 		c.bar(now, l, r, it, false)
 		return false, nil
 	}
-	if it == nil && l.waiting.Load() > 0 || !c.below(l, it, r.Target.Priority, now) {
+	if it == nil && l.waiting.Load() > 0 || !c.below(o, l, it, r.Target.Priority, now) {
 		c.bar(now, l, r, it, false)
 		return false, nil
 	}
-	if c.rooms != nil && !c.leaves(cy, l, it) {
+	if o.rooms != nil && !c.leaves(o.rooms, cy, l, it) {
 		c.bar(now, l, r, it, true)
 		return false, nil
 	}
@@ -330,20 +338,20 @@ func (c *Control) Fits(cy *plugins.Cycle, books *pool.Books) (bool, *reason.Refu
 
 // below reports whether the pool's saturation is below the ceiling of the request's band. Where that is 1 and endpoints are
 // known to have room, whether any has is asked next, and the same.
-func (c *Control) below(l *line, it *item, priority int32, now pool.Instant) bool {
+func (c *Control) below(o *rules, l *line, it *item, priority int32, now pool.Instant) bool {
 	if it != nil {
-		return c.rooms != nil && it.ceiling >= 1 || c.o.Detector.Saturation(&l.seen).Value < it.ceiling
+		return o.rooms != nil && it.ceiling >= 1 || o.Detector.Saturation(&l.seen).Value < it.ceiling
 	}
-	if fixed, ok := c.o.Ceilings.(*StaticLimit); ok && fixed.Threshold >= 1 && c.rooms != nil {
+	if fixed, ok := o.Ceilings.(*StaticLimit); ok && fixed.Threshold >= 1 && o.rooms != nil {
 		return true
 	}
-	s := c.o.Detector.Saturation(&l.seen).Value
-	return s < 1 && s < c.ceilingOf(l, priority, s, now)
+	s := o.Detector.Saturation(&l.seen).Value
+	return s < 1 && s < c.ceilingOf(o, l, priority, s, now)
 }
 
 // ceilingOf returns the ceiling of a priority.
-func (c *Control) ceilingOf(l *line, priority int32, s float64, now pool.Instant) float64 {
-	if fixed, ok := c.o.Ceilings.(*StaticLimit); ok {
+func (c *Control) ceilingOf(o *rules, l *line, priority int32, s float64, now pool.Instant) float64 {
+	if fixed, ok := o.Ceilings.(*StaticLimit); ok {
 		return fixed.Threshold
 	}
 	c.mu.Lock()
@@ -353,14 +361,14 @@ func (c *Control) ceilingOf(l *line, priority int32, s float64, now pool.Instant
 		return 0
 	}
 	b.since = now
-	c.o.Ceilings.Ceilings(s, l.priorities, l.ceilings)
+	o.Ceilings.Ceilings(s, l.priorities, l.ceilings)
 	return min(l.ceilings[i], 1)
 }
 
 // leaves narrows the candidates to endpoints with room, and to those where the flow had no more than its share, if others
 // wait. It reports whether any is left.
-func (c *Control) leaves(cy *plugins.Cycle, l *line, it *item) bool {
-	l.spare.look(c.rooms, &l.seen, cy.Snapshot)
+func (c *Control) leaves(rooms Rooms, cy *plugins.Cycle, l *line, it *item) bool {
+	l.spare.look(rooms, &l.seen, cy.Snapshot)
 	n := len(cy.Candidates)
 	if len(l.spare.full) > 0 {
 		n = cy.Restrict(l.spare.has)
@@ -368,12 +376,12 @@ func (c *Control) leaves(cy *plugins.Cycle, l *line, it *item) bool {
 	if n < 2 || it == nil {
 		return n > 0
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	spreads, ok := it.band.Fairness.(Spreader)
 	if !ok {
 		return true
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if len(it.band.waiting) < 1 || len(it.band.waiting) == 1 && it.flow.waits {
 		return true // nobody else waits
 	}
@@ -420,7 +428,7 @@ func (c *Control) bar(now pool.Instant, l *line, r *plugins.Request, it *item, p
 // Booked lets a request go for good: its prompt is charged, and its answer will be.
 func (c *Control) Booked(now pool.Instant, r *plugins.Request, to pool.Ref, load pool.Load) {
 	it, _ := r.Place.(*item)
-	if it == nil && c.watch == nil {
+	if it == nil && c.watch.Load() == nil {
 		return
 	}
 	c.mu.Lock()
@@ -433,7 +441,7 @@ func (c *Control) Booked(now pool.Instant, r *plugins.Request, to pool.Ref, load
 	it.line.rate.count(now)
 	it.state, it.output = stateRuns, load.Decode
 	it.band.Fairness.Booked(it.flow, to, load, now)
-	if c.o.Weighted {
+	if c.rules().Weighted {
 		it.band.pass += float64(max(load.UncachedPrefill, 1)+2*load.Decode) / it.band.Weight
 	}
 	c.settled(now, it, Dispatched)
@@ -443,9 +451,9 @@ func (c *Control) Booked(now pool.Instant, r *plugins.Request, to pool.Ref, load
 // Nobody reports whether a request whose decision left nobody waits: where its endpoints are too busy, or its pool has become
 // empty.
 func (c *Control) Nobody(now pool.Instant, r *plugins.Request, why *reason.Refusal) bool {
-	l := c.lines[r.PoolIndex]
-	gone := why.ID == reason.NoEndpoint && c.o.HoldEmpty && !takes(l.pool.Snapshot())
-	if !c.o.Patient || why.ID != reason.AllFiltered && !gone {
+	l := c.mine[r.PoolIndex]
+	gone := why.ID == reason.NoEndpoint && c.rules().HoldEmpty && !takes(l.pool.Snapshot())
+	if !c.rules().Patient || why.ID != reason.AllFiltered && !gone {
 		return false
 	}
 	it, _ := r.Place.(*item)
@@ -502,12 +510,12 @@ func (c *Control) Settle(now pool.Instant, r *plugins.Request, prompt, output in
 
 // count tells a fairness that counts all of a request that did not wait.
 func (c *Control) count(now pool.Instant, r *plugins.Request, prompt, output int64) {
-	if r.PoolIndex < 0 || !c.all {
+	if r.PoolIndex < 0 || !c.rules().counts {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := c.lines[r.PoolIndex]
+	l := c.mine[r.PoolIndex]
 	b, _ := c.band(l, r.Target.Priority, now)
 	if b == nil {
 		return
@@ -538,7 +546,7 @@ func (c *Control) review(now pool.Instant) {
 		if l.until != 0 {
 			earlier(max(l.until, now+1))
 		}
-		if c.o.Evict {
+		if c.rules().Evict {
 			if at := c.nextRound(l); at > now {
 				earlier(at)
 			}

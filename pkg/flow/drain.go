@@ -48,11 +48,11 @@ func (d *drain) rate(now pool.Instant) float64 {
 func (c *Control) retry(now pool.Instant, l *line) time.Duration {
 	rate := l.rate.rate(now)
 	if rate <= 0 {
-		return c.o.RetryMax
+		return c.rules().RetryMax
 	}
 	seconds := math.Ceil(float64(l.waiting.Load()+1) / rate)
-	if seconds >= c.o.RetryMax.Seconds() {
-		return c.o.RetryMax
+	if seconds >= c.rules().RetryMax.Seconds() {
+		return c.rules().RetryMax
 	}
-	return max(time.Duration(seconds)*time.Second, c.o.RetryMin)
+	return max(time.Duration(seconds)*time.Second, c.rules().RetryMin)
 }

@@ -122,7 +122,7 @@ func (c *Control) runs(r *plugins.Request) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lines[r.PoolIndex].evictions.add(r)
+	c.mine[r.PoolIndex].evictions.add(r)
 }
 
 // began says that a request's answer began, or that it has ended: it can be taken back no more.
@@ -132,7 +132,7 @@ func (c *Control) began(r *plugins.Request) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lines[r.PoolIndex].evictions.drop(r)
+	c.mine[r.PoolIndex].evictions.drop(r)
 }
 
 // Evict names a request to be taken back, where somebody of a higher priority waits and the pool is too full for them. Of each
@@ -143,7 +143,7 @@ func (c *Control) Evict(now pool.Instant) (r *plugins.Request, no *reason.Refusa
 	if c.waiting.Load() == 0 || c.drains.Load() {
 		return nil, nil, false
 	}
-	for _, l := range c.lines {
+	for _, l := range c.everyLine() {
 		if l.waiting.Load() == 0 {
 			continue
 		}
@@ -171,6 +171,7 @@ func (c *Control) evict(now pool.Instant, l *line, running int) (*plugins.Reques
 	}
 	e.left--
 	v.named = true
+	c.named[v.r] = l
 	g := e.group(v.priority)
 	g.issued++
 	no := reason.Refuse(reason.Evicted, "its priority is %d, and requests of priority %d wait", v.priority, b.Priority)
@@ -200,7 +201,7 @@ func evictionsNeeded(saturation, ceiling float64, running int) int {
 
 // seenAfter is how long it takes until the detector sees that somebody was taken back.
 func (c *Control) seenAfter() time.Duration {
-	if u, ok := c.o.Detector.(*UtilizationDetector); ok {
+	if u, ok := c.rules().Detector.(*UtilizationDetector); ok {
 		return seenInSamples + u.MetricsStalenessThreshold
 	}
 	return seenInBooks
@@ -210,7 +211,12 @@ func (c *Control) seenAfter() time.Duration {
 func (c *Control) Evicted(now pool.Instant, r *plugins.Request, taken bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := &c.lines[r.PoolIndex].evictions
+	l := c.named[r]
+	if l == nil {
+		return
+	}
+	delete(c.named, r)
+	e := &l.evictions
 	if g := e.group(r.Target.Priority); taken {
 		g.taken++
 	} else {

@@ -14,13 +14,14 @@ import (
 
 // line is what waits for one pool.
 type line struct {
-	pool  *pool.Pool
-	index int
+	pool *pool.Pool
+	gone bool // it is not among those that are asked: nobody waits, and the configuration has its pool no more
 
 	waiting atomic.Int64
 	view    membership // guarded by the pool's lock, like the next two
 	seen    View
 	spare   spare
+	gate    gate // of the caller of Next
 
 	bands      []*Band // highest priority first
 	priorities []int32
@@ -82,15 +83,10 @@ func (c *Control) band(l *line, priority int32, now pool.Instant) (*Band, int) {
 		return l.bands[i], i
 	}
 	c.sweep(l, now)
-	if len(l.bands) >= c.o.MaxBands {
+	if len(l.bands) >= c.rules().MaxBands {
 		return nil, 0
 	}
-	s := c.o.Default
-	if priority < 0 {
-		s = c.o.DefaultNegative
-	}
-	s.Priority = priority
-	l.add(&Band{BandSettings: s, since: now})
+	l.add(&Band{BandSettings: c.rules().like(priority), since: now})
 	i, _ = slices.BinarySearchFunc(l.bands, priority, func(o *Band, p int32) int { return cmp.Compare(p, o.Priority) })
 	return l.bands[i], i
 }
@@ -100,7 +96,7 @@ func (c *Control) sweep(l *line, now pool.Instant) {
 	l.swept = now
 	n := len(l.bands)
 	l.bands = slices.DeleteFunc(l.bands, func(b *Band) bool {
-		return !b.static && b.requests == 0 && time.Duration(now-b.since) >= c.o.BandIdle
+		return !b.static && b.requests == 0 && time.Duration(now-b.since) >= c.rules().BandIdle
 	})
 	if len(l.bands) != n {
 		l.ranked()
@@ -117,9 +113,9 @@ func (c *Control) sweep(l *line, now pool.Instant) {
 // remembers is how long a flow is remembered in which nobody waits.
 func (c *Control) remembers(b *Band) time.Duration {
 	if p, ok := b.Fairness.(*ProgramAware); ok {
-		return max(c.o.FlowIdle, time.Duration(p.EvictionTTLSeconds)*time.Second)
+		return max(c.rules().FlowIdle, time.Duration(p.EvictionTTLSeconds)*time.Second)
 	}
-	return c.o.FlowIdle
+	return c.rules().FlowIdle
 }
 
 // sweepEvery is how often lines are looked through, when somebody comes.
@@ -130,10 +126,10 @@ func (c *Control) flow(l *line, b *Band, id string, now pool.Instant) *Flow {
 	if f := b.flows[id]; f != nil {
 		return f
 	}
-	if len(b.flows) >= c.o.MaxFlows {
+	if len(b.flows) >= c.rules().MaxFlows {
 		c.sweep(l, now)
 	}
-	if len(b.flows) >= c.o.MaxFlows {
+	if len(b.flows) >= c.rules().MaxFlows {
 		c.sink.Note(reason.FlowsShared, id)
 		id = sharedFlow
 		if f := b.flows[id]; f != nil {

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/pkg/plugins"
@@ -39,10 +40,14 @@ func (c *Control) place(now pool.Instant, it *item, empty bool) *reason.Refusal 
 	if now-l.swept >= sweepEvery {
 		c.sweep(l, now)
 	}
+	if l.gone { // it came under a configuration of which the pool is no more
+		l.gone = false
+		c.lines = append(slices.Clone(c.lines), l)
+	}
 	it.at, it.bytes = now, r.Bytes
 	b, _ := c.band(l, r.Target.Priority, now)
 	if b == nil {
-		return c.full(now, l, empty, fmt.Sprintf("%d priorities wait already, the most that may (maxPriorityBands)", c.o.MaxBands))
+		return c.full(now, l, empty, fmt.Sprintf("%d priorities wait already, the most that may (maxPriorityBands)", c.rules().MaxBands))
 	}
 	it.band = b
 	c.expire(now, b, empty)
@@ -52,8 +57,8 @@ func (c *Control) place(now pool.Instant, it *item, empty bool) *reason.Refusal 
 	}{
 		{b.MaxRequests, int64(b.requests) + 1, "requests of this priority wait already (maxRequests of its band)"},
 		{b.MaxBytes, b.bytes + it.bytes, "bytes of requests of this priority may wait (maxBytes of its band)"},
-		{c.o.MaxRequests, c.requests + 1, "requests wait already (maxRequests)"},
-		{c.o.MaxBytes, c.bytes + it.bytes, "bytes of requests may wait (maxBytes)"},
+		{c.rules().MaxRequests, c.requests + 1, "requests wait already (maxRequests)"},
+		{c.rules().MaxBytes, c.bytes + it.bytes, "bytes of requests may wait (maxBytes)"},
 	} {
 		if bound.most > 0 && bound.has > bound.most {
 			return c.full(now, l, empty, fmt.Sprintf("%d %s", bound.most, bound.name))
@@ -62,7 +67,7 @@ func (c *Control) place(now pool.Instant, it *item, empty bool) *reason.Refusal 
 	it.flow = c.flow(l, b, tenant(r), now)
 	c.seq++
 	it.seq, it.key = c.seq, b.Ordering.Key(r, now, b.TTL)
-	if slo, ok := ttftSLO(r); ok && c.o.DropLate {
+	if slo, ok := ttftSLO(r); ok && c.rules().DropLate {
 		it.deadline = now + pool.Instant(slo)
 	}
 	it.state = stateWaits
@@ -70,7 +75,7 @@ func (c *Control) place(now pool.Instant, it *item, empty bool) *reason.Refusal 
 	if empty {
 		r.Stay.Why = whyEmpty
 	}
-	if b.requests == 0 && c.o.Weighted {
+	if b.requests == 0 && c.rules().Weighted {
 		b.pass = max(b.pass, l.pass) // no credit for the time when nobody waited
 	}
 	b.append(it)

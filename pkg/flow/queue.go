@@ -128,6 +128,7 @@ var (
 	_ plugins.Settler     = (*Queue)(nil)
 	_ plugins.Evictor     = (*Queue)(nil)
 	_ plugins.Provisioner = (*Queue)(nil)
+	_ plugins.Heir        = (*Queue)(nil)
 )
 
 // NewQueue returns a Queue with its defaults.
@@ -232,6 +233,9 @@ func (d *QueueDefaults) over(b *plugins.Builder, base BandSettings, where string
 	}
 	return base, nil
 }
+
+// Inherit has requests that wait, and what tenants were served, stay through a change of the configuration.
+func (q *Queue) Inherit(from any, _ []int) { q.Control.Inherit(from.(*Queue).Control) }
 
 // Phase says that it runs when limits and tenants are known.
 func (q *Queue) Phase() plugins.Phase { return plugins.AtAdmit }

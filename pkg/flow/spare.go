@@ -11,6 +11,7 @@ import (
 // request of a pool in which nobody is full costs the same however many endpoints there are.
 type spare struct {
 	of   *pool.Snapshot
+	by   Rooms
 	seen uint64    // touches of the books that were looked at
 	full []pool.ID // those that have no room
 	is   []bool    // by ID: it is in full
@@ -19,8 +20,8 @@ type spare struct {
 // look brings it up to date, inside the pool's lock.
 func (k *spare) look(rooms Rooms, v *View, s *pool.Snapshot) {
 	touches := v.Books.Touches()
-	if k.of != s || touches-k.seen > pool.TouchesKept {
-		k.of, k.full = s, k.full[:0]
+	if k.of != s || k.by != rooms || touches-k.seen > pool.TouchesKept {
+		k.of, k.by, k.full = s, rooms, k.full[:0]
 		k.is = append(k.is[:0], make([]bool, len(s.Slots))...)
 		for _, id := range s.Members {
 			k.ask(rooms, v, id)

@@ -53,11 +53,13 @@ type Watcher interface {
 	Left(r *plugins.Request, s Stay)
 }
 
-// Watch has w told; nil takes the watcher away. Before the first request.
+// Watch has w told; nil takes the watcher away.
 func (c *Control) Watch(w Watcher) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.watch = w
+	if w == nil {
+		c.watch.Store(nil)
+		return
+	}
+	c.watch.Store(&w)
 }
 
 // Stats is the state of the queue at one instant. It is a copy.
@@ -100,14 +102,15 @@ type FlowStats struct {
 
 // Stats returns the state of the queue.
 func (c *Control) Stats(now pool.Instant) Stats {
-	saturations := make([]Saturation, len(c.lines))
-	for i, l := range c.lines {
+	lines := c.everyLine()
+	saturations := make([]Saturation, len(lines))
+	for i, l := range lines {
 		l.pool.Decide(func(s *pool.Snapshot, books *pool.Books) { saturations[i] = c.saturation(l, now, s, books) })
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := Stats{Requests: c.requests, Bytes: c.bytes, Places: c.places, MaxRequests: c.o.MaxRequests, MaxBytes: c.o.MaxBytes}
-	for i, l := range c.lines {
+	out := Stats{Requests: c.requests, Bytes: c.bytes, Places: c.places, MaxRequests: c.rules().MaxRequests, MaxBytes: c.rules().MaxBytes}
+	for i, l := range lines {
 		p := PoolStats{Pool: l.pool.Name, Saturation: saturations[i], Empty: !takes(l.pool.Snapshot())}
 		for _, b := range l.bands {
 			s := BandStats{
@@ -151,7 +154,8 @@ func (c *Control) settled(now pool.Instant, it *item, o Outcome) {
 	if it.r != nil && it.r.Stay != nil {
 		it.r.Stay.Waited = time.Duration(now - it.at)
 	}
-	if c.watch == nil || it.r == nil {
+	w := c.watch.Load()
+	if w == nil || it.r == nil {
 		return
 	}
 	s := Stay{Pool: it.line.pool.Name, Priority: it.band.Priority, Flow: tenant(it.r), Outcome: o, Waited: time.Duration(now - it.at)}
@@ -163,14 +167,16 @@ func (c *Control) settled(now pool.Instant, it *item, o Outcome) {
 	case EvictedTTL:
 		s.Why = reason.QueueTimeout
 	}
-	c.watch.Left(it.r, s)
+	(*w).Left(it.r, s)
 }
 
 // passed tells the watcher of a request that needed no place.
 func (c *Control) passed(now pool.Instant, r *plugins.Request) {
-	l := c.lines[r.PoolIndex]
+	l := c.mine[r.PoolIndex]
 	if b, _ := c.band(l, r.Target.Priority, now); b != nil {
 		b.done[Dispatched]++
 	}
-	c.watch.Left(r, Stay{Pool: l.pool.Name, Priority: r.Target.Priority, Flow: tenant(r), Outcome: Dispatched})
+	if w := c.watch.Load(); w != nil {
+		(*w).Left(r, Stay{Pool: l.pool.Name, Priority: r.Target.Priority, Flow: tenant(r), Outcome: Dispatched})
+	}
 }

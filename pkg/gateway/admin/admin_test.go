@@ -32,6 +32,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // world is a process with two pools: default with the endpoints a and b, and empty.
 type world struct {
+	built    *plugins.Built
 	t        *testing.T
 	m        *Metrics
 	s        *exchange.Scheduler
@@ -75,22 +76,13 @@ type part struct {
 func newWorld(t *testing.T, set func(*Options), more ...part) *world {
 	t.Helper()
 	w := &world{t: t, m: NewMetrics(MetricsOptions{}), now: pool.Instant(10 * time.Second), draining: make(chan struct{})}
-	spec := plugins.Spec{
-		Profiles: []plugins.ProfileSpec{{Name: "p", Plugins: []plugins.RefSpec{{Ref: "picker"}}}},
-		Pools:    []plugins.PoolSpec{{Name: "default", Handler: "handler", Profiles: []string{"p"}}},
-	}
-	for _, p := range append(more, part{"handler", profiles.NewSingle()}, part{"picker", first{}}, part{"reads", reads{}}) {
-		spec.Plugins = append(spec.Plugins, plugins.PluginSpec{Name: p.name, Type: p.name, Construct: func() (any, error) { return p.v, nil }})
-	}
-	built, err := plugins.Build(spec, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.built = build(t, more...)
+	var err error
 	p := pool.New("default", w.m)
 	p.Update(w.now, []pool.Endpoint{endpoint("a", 1), endpoint("b", 2)})
 	w.pools = []*pool.Pool{p}
 	o := exchange.Defaults()
-	o.Built, o.Pools, o.Sink, o.Meter, o.Seed = built, w.pools, w.m, w.m, 42
+	o.Built, o.Pools, o.Sink, o.Meter, o.Seed = w.built, w.pools, w.m, w.m, 42
 	o.Epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	o.ConfigText, o.ConfigDigest = "kind: EndpointPickerConfig\n", "d1ge57"
 	if w.s, err = exchange.New(o); err != nil {
@@ -107,6 +99,23 @@ func newWorld(t *testing.T, set func(*Options), more ...part) *world {
 	w.m = ao.Metrics
 	w.handler = New(ao).OnePort()
 	return w
+}
+
+// build builds a configuration of one pool with these plugins.
+func build(t *testing.T, more ...part) *plugins.Built {
+	t.Helper()
+	spec := plugins.Spec{
+		Profiles: []plugins.ProfileSpec{{Name: "p", Plugins: []plugins.RefSpec{{Ref: "picker"}}}},
+		Pools:    []plugins.PoolSpec{{Name: "default", Handler: "handler", Profiles: []string{"p"}}},
+	}
+	for _, p := range append(more, part{"handler", profiles.NewSingle()}, part{"picker", first{}}, part{"reads", reads{}}) {
+		spec.Plugins = append(spec.Plugins, plugins.PluginSpec{Name: p.name, Type: p.name, Construct: func() (any, error) { return p.v, nil }})
+	}
+	built, err := plugins.Build(spec, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return built
 }
 
 func endpoint(name string, host byte) pool.Endpoint {

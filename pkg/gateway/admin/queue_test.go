@@ -65,6 +65,29 @@ func TestQueuePage(t *testing.T) {
 	}
 }
 
+// While requests of the configuration before run, its queue, which is the same one, is not counted twice.
+func TestQueuePageAfterAReload(t *testing.T) {
+	w := newWorld(t, nil, queued()...)
+	w.crowd()
+	next := build(t, queued()...)
+	next.Inherit(w.built)
+	if _, err := w.s.Replace(w.now, next, w.pools, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(w.s.Queues()); n != 2 {
+		t.Fatalf("%d queues, want that of who runs and that in force", n)
+	}
+	w.ask("c", 0)
+	_, _, body := w.get("/debug/queue")
+	var q Queue
+	if err := json.Unmarshal([]byte(body), &q); err != nil {
+		t.Fatal(err)
+	}
+	if q.Requests != 5 || len(q.Pools) != 1 || q.Pools[0].Bands[1].Requests != 3 {
+		t.Errorf("got %+v, want four that waited and one that came", q)
+	}
+}
+
 func TestQueueMetrics(t *testing.T) {
 	w := newWorld(t, nil, queued()...)
 	w.crowd()

@@ -65,19 +65,16 @@ type QueueEviction struct {
 	Taken    uint64 `json:"taken"`
 }
 
-// counted is a queue that tells its state.
-type counted interface {
-	Stats(now pool.Instant) flow.Stats
-}
-
-// readQueue reads the queues of all schedulers that run.
+// readQueue reads the queues of all schedulers that run, each once.
 func readQueue(now pool.Instant, s *exchange.Scheduler) (all Queue) {
 	all.Pools = []QueuePool{}
+	var read []*flow.Queue
 	for _, q := range s.Queues() {
-		c, ok := q.(counted)
-		if !ok {
+		c, ok := q.(*flow.Queue)
+		if !ok || slices.ContainsFunc(read, func(o *flow.Queue) bool { return o.Shares(c.Control) }) {
 			continue
 		}
+		read = append(read, c)
 		stats := c.Stats(now)
 		all.Requests, all.Bytes = all.Requests+stats.Requests, all.Bytes+stats.Bytes
 		all.MaxRequests, all.MaxBytes = stats.MaxRequests, stats.MaxBytes
