@@ -13,8 +13,8 @@ type steady struct {
 	added   int
 }
 
-func newSteady(t testing.TB, p engine.Profile, requests int) *steady {
-	s := &steady{e: newEngine(t, p, engine.Options{})}
+func newSteady(t testing.TB, p engine.Profile, o engine.Options, requests int) *steady {
+	s := &steady{e: newEngine(t, p, o)}
 	for i := range 64 {
 		r := engine.Request{Prompt: int32(100 + i*5), Output: int32(100 + i*8)}
 		r.Hashes = contents(p, string(rune('a'+i)), "s", 100, int(r.Prompt+r.Output))
@@ -45,15 +45,17 @@ func (s *steady) step(t testing.TB) {
 func TestAStepAllocatesNothing(t *testing.T) {
 	p := profile(t, "h100-mig-3g.40gb")
 	p.Blocks = 1500 // so that blocks are evicted and requests preempted all the time
-	s := newSteady(t, p, 100)
-	for range 5000 {
-		s.step(t)
-	}
-	if allocs := testing.AllocsPerRun(2000, func() { s.step(t) }); allocs != 0 {
-		t.Errorf("%v allocations per step, want 0", allocs)
-	}
-	if c := s.e.Counters(); c.Preemptions == 0 || c.PrefixHits == 0 {
-		t.Errorf("%+v: the load preempts or hits nothing; it should", c)
+	for name, o := range map[string]engine.Options{"nobody listens": {}, "somebody listens": {BlockEvents: true}} {
+		s := newSteady(t, p, o, 100)
+		for range 5000 {
+			s.step(t)
+		}
+		if allocs := testing.AllocsPerRun(2000, func() { s.step(t) }); allocs != 0 {
+			t.Errorf("%s: %v allocations per step, want 0", name, allocs)
+		}
+		if c := s.e.Counters(); c.Preemptions == 0 || c.PrefixHits == 0 || o.BlockEvents != (s.e.Batches() > 0) {
+			t.Errorf("%s: %+v, %d batches: the load preempts, hits or tells nothing; it should", name, c, s.e.Batches())
+		}
 	}
 }
 
@@ -63,7 +65,7 @@ func BenchmarkStep(b *testing.B) {
 		requests int
 	}{{"1 request", 1}, {"32 requests", 32}, {"128 requests", 128}} {
 		b.Run(c.name, func(b *testing.B) {
-			s := newSteady(b, profile(b, "h100-sxm"), c.requests)
+			s := newSteady(b, profile(b, "h100-sxm"), engine.Options{}, c.requests)
 			for range 2000 {
 				s.step(b)
 			}

@@ -118,7 +118,8 @@ type Engine struct {
 	counters Counters
 
 	events    []BlockEvent // to be published with the running step
-	published []BlockEvent // with the last that ended
+	published []BlockEvent // with the last that ended, or those of the last row
+	batches   uint64       // published
 
 	skipped []Step // scratch of Skip
 	phases  []int32

@@ -87,11 +87,11 @@ func TestBlockEvents(t *testing.T) {
 		{At: 20 * ms, Kind: engine.Stored, Hash: a[0]},
 		{At: 20 * ms, Kind: engine.Stored, Hash: a[1], Parent: a[0]},
 		// The third block was never used; then the tail of a goes, since its blocks came back last first.
-		{At: 20 * ms, Kind: engine.Removed, Hash: a[1]},
-		{At: 20 * ms, Kind: engine.Stored, Hash: b[0]},
-		{At: 20 * ms, Kind: engine.Stored, Hash: b[1], Parent: b[0]},
+		{Batch: 1, At: 20 * ms, Kind: engine.Removed, Hash: a[1]},
+		{Batch: 1, At: 20 * ms, Kind: engine.Stored, Hash: b[0]},
+		{Batch: 1, At: 20 * ms, Kind: engine.Stored, Hash: b[1], Parent: b[0]},
 		// Nobody hears of the reset before a step ends.
-		{At: 13 * ms, Kind: engine.Cleared},
+		{Batch: 2, At: 13 * ms, Kind: engine.Cleared},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)

@@ -29,9 +29,7 @@ type Skipped struct {
 // Cost is O(running requests) in all, and per step O(1) and O(1) for each block that is taken or filled.
 func (e *Engine) Skip(until time.Duration) Skipped {
 	e.skipped = e.skipped[:0]
-	if e.options.BlockEvents {
-		e.published = e.published[:0]
-	}
+	e.published = e.published[:0]
 	n := e.plain()
 	if n == 0 || e.step.End > until {
 		return Skipped{}
@@ -49,13 +47,7 @@ func (e *Engine) Skip(until time.Duration) Skipped {
 		if int32(len(takers)) > e.pool.free {
 			break
 		}
-		if e.options.BlockEvents {
-			for i := range e.events {
-				e.events[i].At = e.step.End
-			}
-			e.published = append(e.published, e.events...)
-			e.events = e.events[:0]
-		}
+		e.publish(e.step.End)
 		e.skipped = append(e.skipped, e.step)
 		e.takeAndFill(takers, fillers, made+1)
 		context += int64(decodes)
@@ -154,10 +146,7 @@ func (e *Engine) settle() Skipped {
 	}
 	e.counters.Steps += int64(n)
 	e.counters.GenerationTokens += int64(n) * int64(len(e.running))
-	k := Skipped{Steps: e.skipped, IDs: e.skipIDs}
-	if e.options.BlockEvents {
-		k.Blocks = e.published
-	}
+	k := Skipped{Steps: e.skipped, IDs: e.skipIDs, Blocks: e.published}
 	e.ended = e.skipped[n-1]
 	e.victims = e.victims[:0]
 	return k

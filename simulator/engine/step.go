@@ -305,6 +305,7 @@ func (e *Engine) complete() *Step {
 	e.inFlight = false
 	e.tokens, e.finished = e.tokens[:0], e.finished[:0]
 	now := e.step.End
+	e.published = e.published[:0]
 	e.publish(now)
 	stay := e.running[:0]
 	for _, slot := range e.running {
