@@ -26,9 +26,23 @@ func (e *endless) BlockTokens() int32                  { return 16 }
 func (e *endless) Peek() (pool.Instant, bool)          { return e.r.At, true }
 func (e *endless) Done(pool.Instant, *Request, Status) {}
 func (e *endless) Pop() *Request {
-	r := &Request{At: e.r.At, Prompt: 1000, Output: 1000}
+	r := &Request{At: e.r.At, Prompt: 1000, Output: 1000, Hashes: make([]uint64, 125)}
+	for i := range r.Hashes {
+		r.Hashes[i] = uint64(i + 1)
+	}
 	e.r.At += pool.Instant(time.Hour)
 	return r
+}
+
+// attentive is quiet, and listens.
+type attentive struct {
+	quiet
+	heard *int
+}
+
+func (a attentive) Blocks(_ pool.Instant, _ int32, b *Batch) bool {
+	*a.heard += len(b.Events)
+	return false
 }
 
 func TestAStepAllocatesNothing(t *testing.T) {
@@ -36,22 +50,31 @@ func TestAStepAllocatesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := New(Options{Pods: []Pod{{Profile: p}}, Decider: quiet{}, Source: &endless{Request{At: 1}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.announce()
-	f.arrive(f.source.Pop())
-	steps := func() {
-		for range 10 {
-			at, _ := f.pods[0].engine.Next()
-			f.now = pool.Instant(at)
-			f.bring(f.pods[0])
+	heard := 0
+	for name, d := range map[string]Decider{"nobody listens": quiet{}, "somebody listens": attentive{heard: &heard}} {
+		f, err := New(Options{Pods: []Pod{{Profile: p}}, Decider: d, Source: &endless{Request{At: 1}}, Signals: Signals{EventDelay: pool.Instant(time.Second / 2)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.announce()
+		f.arrive(f.source.Pop())
+		steps := func() {
+			for range 10 {
+				at, _ := f.pods[0].engine.Next()
+				f.now = pool.Instant(at)
+				f.bring(f.pods[0])
+				f.hear()
+			}
+		}
+		for range 30 {
+			steps()
+		}
+		if n := testing.AllocsPerRun(50, steps); n != 0 {
+			t.Errorf("%s: %v allocations in 10 steps, want 0", name, n)
 		}
 	}
-	steps()
-	if n := testing.AllocsPerRun(50, steps); n != 0 {
-		t.Errorf("%v allocations in 10 steps, want 0", n)
+	if heard == 0 {
+		t.Error("nothing was heard")
 	}
 }
 

@@ -20,6 +20,8 @@ const (
 	Resume  Kind = "resume"  // it goes on
 	Blind   Kind = "blind"   // its readings do not arrive
 	See     Kind = "see"     // they do again
+	Gap     Kind = "gap"     // its cache events are lost
+	Rejoin  Kind = "rejoin"  // those to come arrive again
 	Add     Kind = "add"     // a pod of the given kind joins, with an empty cache
 	Drain   Kind = "drain"   // it takes nothing new, and leaves when it is idle
 )
@@ -41,13 +43,13 @@ type Event struct {
 
 func (e *Event) check(pods int32) error {
 	switch e.Kind {
-	case Crash, Restart, Hang, Resume, Blind, See, Add, Drain:
+	case Crash, Restart, Hang, Resume, Blind, See, Gap, Rejoin, Add, Drain:
 	case Slow:
 		if !(e.Factor > 0) {
 			return fmt.Errorf("event %q at %v: factor is %v; above 0", e.Kind, e.At, e.Factor)
 		}
 	default:
-		return fmt.Errorf("event %q at %v: no such kind; there are crash, restart, slow, hang, resume, blind, see, add and drain", e.Kind, e.At)
+		return fmt.Errorf("event %q at %v: no such kind; there are crash, restart, slow, hang, resume, blind, see, gap, rejoin, add and drain", e.Kind, e.At)
 	}
 	if e.At < 0 || e.Detected < 0 {
 		return fmt.Errorf("event %q: at %v, detected %v; neither may be negative", e.Kind, e.At, e.Detected)
@@ -106,6 +108,10 @@ func (f *Fleet) happen(e *Event) error {
 		p.blind = true
 	case See:
 		p.blind = false
+	case Gap:
+		p.outbox.gap = true
+	case Rejoin:
+		p.outbox.gap = false
 	case Add:
 		if err := f.join(p.spec); err != nil {
 			return err

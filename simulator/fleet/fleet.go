@@ -14,7 +14,7 @@ import (
 
 // Options are a run.
 type Options struct {
-	// Seed is that of readings: phases, jitter, loss. The source and the decider have their own.
+	// Seed is that of readings and cache events: phases, jitter, loss. The source and the decider have their own.
 	Seed uint64
 
 	// Pods are the members from the start, at least one. Their KV memory is cut into the blocks of the source.
@@ -37,6 +37,9 @@ type Options struct {
 type Fleet struct {
 	now       pool.Instant
 	decider   Decider
+	listener  Listener // the decider, if it listens to cache events
+	watched   bool     // the decider is an Onlooker
+	seed      uint64
 	source    Source
 	until     pool.Instant
 	pods      []*pod
@@ -73,10 +76,15 @@ func New(o Options) (*Fleet, error) {
 		return nil, fmt.Errorf("fleet: the share of lost readings is %v; 0 to 1", o.Signals.Loss)
 	case o.Transfer.Setup < 0 || o.Transfer.BytesPerSecond < 0:
 		return nil, fmt.Errorf("fleet: transfers with a setup of %v at %v bytes/s; neither may be negative", o.Transfer.Setup, o.Transfer.BytesPerSecond)
+	case o.Signals.EventDelay < 0 || o.Signals.EventJitter < 0:
+		return nil, fmt.Errorf("fleet: cache events take %v + %v; neither may be negative", o.Signals.EventDelay, o.Signals.EventJitter)
+	case !(o.Signals.EventLoss >= 0 && o.Signals.EventLoss <= 1):
+		return nil, fmt.Errorf("fleet: the share of lost cache events is %v; 0 to 1", o.Signals.EventLoss)
 	case !(o.Signals.TokenError > -1):
 		return nil, fmt.Errorf("fleet: the error of token counts is %v; above -1", o.Signals.TokenError)
 	}
-	f := &Fleet{now: 1, decider: o.Decider, source: o.Source, until: o.Until, events: slices.Clone(o.Events)}
+	f := &Fleet{now: 1, seed: o.Seed, decider: o.Decider, source: o.Source, until: o.Until, events: slices.Clone(o.Events)}
+	f.listener, _ = o.Decider.(Listener)
 	f.transfer, f.splits = o.Transfer, map[int64]*split{}
 	f.telemetry = telemetry{Signals: o.Signals, random: rand.New(rand.NewPCG(o.Seed, 'r')), tokens: rand.New(rand.NewPCG(o.Seed, 't'))}
 	slices.SortStableFunc(f.events, func(a, b Event) int { return int(min(max(a.At-b.At, -1), 1)) })
@@ -113,6 +121,10 @@ func (f *Fleet) asElapsed(t pool.Instant) time.Duration { return time.Duration(t
 
 // Run runs to the end. It is called once.
 func (f *Fleet) Run() (*Result, error) {
+	if d, ok := f.decider.(Onlooker); ok {
+		f.watched = true
+		d.Look(f.look)
+	}
 	f.announce()
 	f.askDue()
 	for {
@@ -301,6 +313,7 @@ func (f *Fleet) skipped(p *pod, row *engine.Skipped) {
 	f.result.Steps += int64(len(row.Steps))
 	p.busy += last.End - first.Start
 	p.gaps.add(len(row.Steps)*len(row.IDs), (last.End-first.Start)*time.Duration(len(row.IDs)))
+	f.publish(p, row.Blocks)
 	// Each decoded in the step before, too; contexts grow, so the last is the longest but for a stall in the first.
 	gap := max(first.End-first.Start, last.End-last.Start)
 	for _, id := range row.IDs {
@@ -322,6 +335,7 @@ func (f *Fleet) step(p *pod, at time.Duration) (told bool) {
 	}
 	f.result.Steps++
 	p.busy += r.Ended.End - r.Ended.Start
+	f.publish(p, r.Blocks)
 	for i := range r.Tokens {
 		t := &r.Tokens[i]
 		o := &f.result.Outcomes[p.live[t.ID.Slot]]
@@ -400,6 +414,7 @@ func (f *Fleet) arrive(r *Request) {
 	if r.GivesUp > 0 {
 		f.patience.Push(timed{f.now + r.GivesUp, int64(number)})
 	}
+	f.hear()
 	a := f.decider.Arrive(f.now, number, r, f.describe(r))
 	a.Number = number
 	if a.Held {
@@ -497,6 +512,9 @@ func (f *Fleet) add(p *pod, number uint64, r engine.Request) (engine.ID, bool) {
 
 // askDue has the decider act on its deadlines and release whom it holds.
 func (f *Fleet) askDue() {
+	if f.holding > 0 {
+		f.hear()
+	}
 	for {
 		f.released, f.due = f.decider.Due(f.now, f.released[:0])
 		if f.due != 0 && f.due <= f.now { // it asks to be asked again; time must go on meanwhile

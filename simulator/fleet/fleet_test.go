@@ -350,6 +350,8 @@ func TestOptionsAreChecked(t *testing.T) {
 		{"loss above one", func(o *fleet.Options) { o.Signals.Loss = 1.5 }, "0 to 1"},
 		{"loss that is no number", func(o *fleet.Options) { o.Signals.Loss = math.NaN() }, "0 to 1"},
 		{"a negative age", func(o *fleet.Options) { o.Signals.Age = -1 }, "negative"},
+		{"a negative delay of events", func(o *fleet.Options) { o.Signals.EventDelay = -1 }, "negative"},
+		{"a loss of events below zero", func(o *fleet.Options) { o.Signals.EventLoss = -0.5 }, "0 to 1"},
 		{"an event of no kind", func(o *fleet.Options) { o.Events = []fleet.Event{{Kind: "burn"}} }, `"burn"`},
 		{"an event of no pod", func(o *fleet.Options) { o.Events = []fleet.Event{{Kind: fleet.Crash, Pod: 1}} }, "pod 1"},
 		{"slow by nothing", func(o *fleet.Options) { o.Events = []fleet.Event{{Kind: fleet.Slow}} }, "factor"},

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -59,12 +60,16 @@ type pod struct {
 	busy     time.Duration
 	earlier  engine.Counters // of processes that are gone
 
+	outbox outbox // cache events on their way, where somebody listens
+
 	loads [2][]int32 // scratch of adapters
 }
 
 // start gives the pod a new process.
 func (f *Fleet) start(p *pod) error {
-	e, err := engine.New(p.spec.Profile, p.spec.Options)
+	o := p.spec.Options
+	o.BlockEvents = f.listener != nil
+	e, err := engine.New(p.spec.Profile, o)
 	if err != nil {
 		return fmt.Errorf("pod %d: %w", p.number, err)
 	}
@@ -83,6 +88,9 @@ func (f *Fleet) start(p *pod) error {
 func (f *Fleet) join(spec Pod) error {
 	n := int32(len(f.pods))
 	p := &pod{number: n, name: fmt.Sprintf("pod-%d", n), spec: spec, listed: true, slowdown: 1}
+	if f.listener != nil {
+		p.outbox.random = rand.New(rand.NewPCG(f.seed, 'b'<<32|uint64(n)))
+	}
 	if err := f.start(p); err != nil {
 		return err
 	}
@@ -99,7 +107,9 @@ func (f *Fleet) join(spec Pod) error {
 func (f *Fleet) announce() {
 	members := make([]pool.Endpoint, 0, len(f.pods))
 	for _, p := range f.pods {
-		if p.listed {
+		if !p.listed {
+			p.cutOff()
+		} else {
 			members = append(members, pool.Endpoint{
 				Namespace: "default", Name: p.name, Addr: Addr(p.number), Labels: p.spec.Labels, Draining: p.draining,
 			})

@@ -79,4 +79,7 @@ type Result struct {
 	Steps    int64
 	Scrapes  int64
 	Lost     int64 // readings that did not arrive
+
+	// Batches are those of cache events that engines published to a listener, BatchesLost those of them that did not arrive.
+	Batches, BatchesLost int64
 }

@@ -20,6 +20,11 @@ type Signals struct {
 	// TokenError is by how much the scheduler's count of prompt tokens is off, as a share: 0.2 makes 1000 tokens 1200. It also
 	// is the share of requests whose block hashes it cannot tell, as with a tokenizer that does not match.
 	TokenError float64
+
+	// EventDelay is how long the engines' cache events take to a [Listener], EventJitter what is drawn on top of it, uniformly
+	// from 0; those of one engine keep their order. EventLoss is the share of batches that do not arrive, 0 to 1.
+	EventDelay, EventJitter pool.Instant
+	EventLoss               float64
 }
 
 // reading is a sample on its way.
