@@ -163,7 +163,10 @@ func TestScenariosShowWhatTheySay(t *testing.T) {
 		{"s14", []string{"default"}, map[string]func(c cell) bool{
 			"old readings cost little where the own requests count": func(c cell) bool { return c.goodput("default") > 0.97 },
 		}},
-		{"s15", []string{"default"}, map[string]func(c cell) bool{
+		{"s15", []string{"default", "rule-dynamo-events"}, map[string]func(c cell) bool{
+			"a gap of cache events costs nobody who asks for what was missed": func(c cell) bool {
+				return c.goodput("rule-dynamo-events") > 0.98 && c.hits("rule-dynamo-events") > 0.7
+			},
 			"a crash loses what ran on the pod and no more": func(c cell) bool {
 				lost := c.mean("default", func(f *bench.Figures) bench.Number { return bench.Number(f.Failed + f.Refused) })
 				return lost > 0 && lost < 40 && c.goodput("default") > 0.98

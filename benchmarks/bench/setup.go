@@ -154,6 +154,14 @@ func (s *Setup) WithSignals(every, age time.Duration) *Setup {
 	return &out
 }
 
+// WithEvents returns the setup with cache events that take so long, and of whose messages such a share is lost.
+func (s *Setup) WithEvents(delay time.Duration, loss float64) *Setup {
+	out, scenario := *s, *s.Scenario
+	scenario.Signals.EventDelay, scenario.Signals.EventLoss = delay, loss
+	out.Scenario = &scenario
+	return &out
+}
+
 // Lasting returns the setup with arrivals for so long, and a warm-up of that share of it. It is meant for streams with arrivals of
 // their own in time; traces and numbers of requests end as they did.
 func (s *Setup) Lasting(warmup, arrivals time.Duration) *Setup {
@@ -229,6 +237,7 @@ func (s *Setup) RunWith(d fleet.Decider, seed uint64) (*fleet.Result, error) {
 		Signals: fleet.Signals{
 			Every: pool.Instant(s.Signals.Every), Age: pool.Instant(s.Signals.Age), Jitter: pool.Instant(s.Signals.Jitter),
 			Loss: s.Signals.Loss, TokenError: s.Signals.TokenError,
+			EventDelay: pool.Instant(s.Signals.EventDelay), EventJitter: pool.Instant(s.Signals.EventJitter), EventLoss: s.Signals.EventLoss,
 		},
 	}
 	for i, factor := range s.slow {

@@ -1,6 +1,11 @@
 package compare
 
-import "github.com/fairlead/fairlead/benchmarks/bench"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fairlead/fairlead/benchmarks/bench"
+)
 
 // Metric is one figure by which runs are compared.
 type Metric struct {
@@ -34,4 +39,16 @@ func Metrics() []Metric {
 		{"preemptions", "", false, false, func(f *bench.Figures) bench.Number { return bench.Number(f.Preemptions) }},
 		{"refused", "requests", false, false, func(f *bench.Figures) bench.Number { return bench.Number(f.Refused) }},
 	}
+}
+
+// MetricNamed returns the metric of this name. The error says what names there are.
+func MetricNamed(name string) (Metric, error) {
+	var names []string
+	for _, m := range Metrics() {
+		if m.Name == name {
+			return m, nil
+		}
+		names = append(names, m.Name)
+	}
+	return Metric{}, fmt.Errorf("metric %q: there is none of this name; there are %s", name, strings.Join(names, ", "))
 }

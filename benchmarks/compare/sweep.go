@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -13,7 +14,8 @@ import (
 	"github.com/fairlead/fairlead/benchmarks/policy"
 )
 
-// Axis is one thing that a sweep varies: rate (multiples of the scenario's), pods, or the weight of a scorer by its name.
+// Axis is one thing that a sweep varies: rate (multiples of the scenario's), pods, how late cache events are and which share of
+// them is lost, or the weight of a scorer by its name.
 type Axis struct {
 	Name   string
 	Values []float64
@@ -24,7 +26,7 @@ func ParseAxis(text string) (Axis, error) {
 	name, list, ok := strings.Cut(text, "=")
 	a := Axis{Name: strings.TrimSpace(name)}
 	if !ok || a.Name == "" || list == "" {
-		return a, fmt.Errorf("axis %q: want NAME=A,B,C or NAME=FROM..TO/N, with rate, pods or a scorer for NAME", text)
+		return a, fmt.Errorf("axis %q: want NAME=A,B,C or NAME=FROM..TO/N, with rate, pods, event-delay-ms, event-loss or a scorer for NAME", text)
 	}
 	if from, rest, ok := strings.Cut(list, ".."); ok {
 		to, count, ok := strings.Cut(rest, "/")
@@ -52,6 +54,8 @@ func ParseAxis(text string) (Axis, error) {
 			return a, fmt.Errorf("axis %q: %v; above 0, or a weight of at least 0", text, v)
 		case a.Name == "pods" && (v < 1 || v != float64(int(v))):
 			return a, fmt.Errorf("axis %q: %v pods; a whole number of at least 1", text, v)
+		case a.Name == "event-loss" && v > 1:
+			return a, fmt.Errorf("axis %q: %v; a share from 0 to 1", text, v)
 		}
 	}
 	return a, nil
@@ -93,16 +97,9 @@ func RunSweep(ctx context.Context, s *bench.Setup, p policy.Policy, axes []Axis,
 			place /= len(axes[k].Values)
 		}
 		for k, a := range axes {
-			switch a.Name {
-			case "rate":
-				setup = setup.Scaled(at[k])
-			case "pods":
-				setup = setup.WithPods(int(at[k]))
-			default:
-				var err error
-				if pol, err = weighted(pol, a.Name, at[k]); err != nil {
-					return nil, err
-				}
+			var err error
+			if setup, pol, err = a.set(setup, pol, at[k]); err != nil {
+				return nil, err
 			}
 		}
 		out.Points[i] = Point{at, Arm{Policy: p.Name, Runs: make([]*bench.Figures, seeds), Capacity: bench.Unknown, CapacityRate: bench.Unknown}}
@@ -121,6 +118,29 @@ func RunSweep(ctx context.Context, s *bench.Setup, p policy.Policy, axes []Axis,
 		out.Points[i].Arm.Saturated = mostSaturated(out.Points[i].Arm.Runs)
 	}
 	return out, nil
+}
+
+// set returns the scenario and the configuration with another value of what the axis varies.
+func (a Axis) set(s *bench.Setup, p policy.Policy, value float64) (*bench.Setup, policy.Policy, error) {
+	switch a.Name {
+	case "rate":
+		return s.Scaled(value), p, nil
+	case "pods":
+		return s.WithPods(int(value)), p, nil
+	case "event-delay-ms", "event-loss":
+		delay, loss := time.Duration(value*float64(time.Millisecond)), value
+		if a.Name == "event-loss" {
+			delay = s.Signals.EventDelay
+		} else {
+			loss = s.Signals.EventLoss
+		}
+		if !p.Hears {
+			return s, p, fmt.Errorf("sweep: %q hears no cache events, so that %s changes nothing", p.Name, a.Name)
+		}
+		return s.WithEvents(delay, loss), p, nil
+	}
+	p, err := weighted(p, a.Name, value)
+	return s, p, err
 }
 
 // weighted returns a configuration with another weight of one scorer, wherever its profiles name it.
@@ -154,7 +174,7 @@ func weighted(p policy.Policy, scorer string, weight float64) (policy.Policy, er
 		})
 	})
 	if changed == 0 {
-		return p, fmt.Errorf("sweep: no profile of %q names a scorer %q; they name %s. An axis is rate, pods or a scorer", p.Name, scorer, strings.Join(names, ", "))
+		return p, fmt.Errorf("sweep: no profile of %q names a scorer %q; they name %s. An axis is rate, pods, event-delay-ms, event-loss or a scorer", p.Name, scorer, strings.Join(names, ", "))
 	}
 	text, err := yaml.Marshal(&doc)
 	if err != nil {

@@ -36,6 +36,7 @@ func TestAxes(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"rate": "want NAME=", "rate=": "want NAME=", "rate=1,x": `"x"`, "rate=0,1": "above 0", "pods=1.5": "whole number", "pods=0": "whole number",
+		"event-loss=0,1.1": "share from 0 to 1", "event-delay-ms=-1": "at least 0",
 		"rate=4..1/3": "rising", "rate=1..4": "FROM..TO/N", "queue-scorer=-1": "at least 0",
 	} {
 		if _, err := ParseAxis(text); err == nil || !strings.Contains(err.Error(), want) {
@@ -240,5 +241,32 @@ func TestGate(t *testing.T) {
 	}
 	if _, err := ReadGate(write("empty.yaml", "seeds: 3\nchecks: []\n")); err == nil {
 		t.Error("a gate without checks passes")
+	}
+}
+
+// Cache events are varied for who hears them, and refused for others, on whom they have no effect.
+func TestSweepOverCacheEvents(t *testing.T) {
+	axes := []Axis{{"event-delay-ms", []float64{0, 5000}}, {"event-loss", []float64{0, 0.5}}}
+	hears, err := policy.Named("rule-dynamo-events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := RunSweep(context.Background(), setup(t, small), hears, axes, 1, 1, 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(i int) float64 { return float64(s.Points[i].Arm.Runs[0].HitRate) }
+	if !(at(0) > at(2)+0.02) || !slices.Equal(s.Points[2].At, []float64{5000, 0}) {
+		t.Errorf("hit rates %.3f, %.3f, %.3f, %.3f; want clearly less with events five seconds late", at(0), at(1), at(2), at(3))
+	}
+	deaf, err := policy.Named("rule-dynamo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := RunSweep(context.Background(), setup(t, small), deaf, axes, 1, 1, 0, nil); err == nil || !strings.Contains(err.Error(), "hears no cache events") {
+		t.Errorf("%v; want that the policy hears none", err)
+	}
+	if _, err := MetricNamed("hits"); err == nil || !strings.Contains(err.Error(), "hit rate") {
+		t.Errorf("%v; want the names that there are", err)
 	}
 }

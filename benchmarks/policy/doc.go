@@ -31,6 +31,9 @@ type Policy struct {
 	// Reads is how often it reads the engines where that is more often than the scenario says; 0: as the scenario says.
 	Reads time.Duration
 
+	// Hears says that it hears the engines' cache events.
+	Hears bool
+
 	make func(seed uint64) (fleet.Decider, error)
 }
 
@@ -42,8 +45,8 @@ func (p Policy) Watched(f func(*Production)) Policy {
 	make := p.make
 	p.make = func(seed uint64) (fleet.Decider, error) {
 		d, err := make(seed)
-		if production, ok := d.(*Production); ok {
-			f(production)
+		if it, ok := d.(interface{ production() *Production }); ok {
+			f(it.production())
 		}
 		return d, err
 	}
@@ -57,8 +60,8 @@ const (
 	Classic = "classic"
 )
 
-// Named returns the policy of this name: "default", "classic", a comparison policy, or the configuration in a file. The error
-// says what is wrong with the file, or what names there are.
+// Named returns the policy of this name: "default", "classic", a comparison policy, or the configuration in a file; behind
+// replicas=N:, events= or oracle= a variant of it. The error says what is wrong with the file, or what names there are.
 func Named(name string) (Policy, error) {
 	switch name {
 	case Default:
@@ -69,12 +72,15 @@ func Named(name string) (Policy, error) {
 	if p, ok, err := replicated(name); ok {
 		return p, err
 	}
+	if p, ok, err := informed(name); ok {
+		return p, err
+	}
 	if make, ok := comparison[name]; ok {
 		return Policy{Name: name, make: make}, nil
 	}
 	for _, r := range rules.All() {
 		if r.Name == name {
-			return Policy{Name: name, Reads: r.Reads, make: func(seed uint64) (fleet.Decider, error) { return r.New(seed), nil }}, nil
+			return Policy{Name: name, Reads: r.Reads, Hears: r.Hears, make: func(seed uint64) (fleet.Decider, error) { return r.New(seed), nil }}, nil
 		}
 	}
 	data, err := os.ReadFile(name)
@@ -104,7 +110,8 @@ func joined(problems []config.Problem) string {
 	return strings.Join(lines, "; ")
 }
 
-// Names returns the names of what is built in, the configurations first.
+// Names returns the names of what is built in, the configurations first, and what knowledge of the caches would make of the
+// default.
 func Names() []string {
 	var names []string
 	for name := range comparison {
@@ -114,5 +121,5 @@ func Names() []string {
 		names = append(names, r.Name)
 	}
 	slices.Sort(names)
-	return append([]string{Default, Classic}, names...)
+	return append([]string{Default, Classic, "events=" + Default, "oracle=" + Default}, names...)
 }

@@ -31,6 +31,19 @@ func conversation(tb testing.TB, requests int) *workload.Spec {
 	return s
 }
 
+// eight pods of a kind.
+func eight(tb testing.TB) []fleet.Pod {
+	profile, err := engine.ProfileFor("h100-sxm", "llama-3.1-8b")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	out := make([]fleet.Pod, 8)
+	for i := range out {
+		out[i].Profile = profile
+	}
+	return out
+}
+
 func run(tb testing.TB, name string, spec *workload.Spec, seed uint64, change func(*fleet.Options)) (*fleet.Result, fleet.Decider) {
 	p, err := policy.Named(name)
 	if err != nil {
@@ -44,14 +57,7 @@ func run(tb testing.TB, name string, spec *workload.Spec, seed uint64, change fu
 	if err != nil {
 		tb.Fatal(err)
 	}
-	profile, err := engine.ProfileFor("h100-sxm", "llama-3.1-8b")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	o := fleet.Options{Seed: seed, Decider: d, Source: source, Signals: fleet.Signals{Every: pool.Instant(time.Second)}}
-	for range 8 {
-		o.Pods = append(o.Pods, fleet.Pod{Profile: profile})
-	}
+	o := fleet.Options{Seed: seed, Decider: d, Source: source, Pods: eight(tb), Signals: fleet.Signals{Every: pool.Instant(time.Second)}}
 	if change != nil {
 		change(&o)
 	}

@@ -88,14 +88,18 @@ func TestPoliciesDoWhatTheirNamesSay(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	if got, want := policy.Names(), []string{"default", "classic", "least-request", "random", "round-robin", "rule-aibrix-preble", "rule-aibrix-prefix",
-		"rule-dynamo", "rule-dynamo-lmetric", "rule-llm-d-2-2-3", "rule-llm-d-2-3", "rule-llm-d-sticky", "rule-lmetric", "rule-production-stack-prefix",
+	if got, want := policy.Names(), []string{"default", "classic", "events=default", "oracle=default", "least-request", "random", "round-robin",
+		"rule-aibrix-preble", "rule-aibrix-prefix", "rule-dynamo", "rule-dynamo-events", "rule-dynamo-lmetric",
+		"rule-llm-d-2-2-3", "rule-llm-d-2-3", "rule-llm-d-precise", "rule-llm-d-precise-sticky", "rule-llm-d-sticky", "rule-lmetric", "rule-production-stack-prefix",
 		"rule-production-stack-session", "rule-sglang", "service"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for name, want := range map[string]string{
-		"round-robbin":     "round-robin",
-		"no/such/file.yml": "no such file",
+		"round-robbin":               "round-robin",
+		"events=random":              "no configuration",
+		"oracle=nothing":             "nothing",
+		"events=testdata/blind.yaml": "asks what is cached",
+		"no/such/file.yml":           "no such file",
 	} {
 		if _, err := policy.Named(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %q", name, err, want)

@@ -200,6 +200,8 @@ func (p *Production) Left() string {
 	return strings.Join(left, ", ")
 }
 
+func (p *Production) production() *Production { return p }
+
 // Built returns the configuration that decides.
 func (p *Production) Built() *plugins.Built { return p.built }
 

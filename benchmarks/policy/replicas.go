@@ -15,7 +15,7 @@ import (
 const maxReplicas = 64
 
 // replicated reads replicas=N:NAME, which is N schedulers of the policy NAME beside each other, as behind a service: each
-// request comes to one of them, drawn, and each knows its own bookings alone. Readings of engines come to all.
+// request comes to one of them, drawn, and each knows its own bookings alone. Readings and cache events of engines come to all.
 func replicated(name string) (Policy, bool, error) {
 	rest, ok := strings.CutPrefix(name, "replicas=")
 	if !ok {
@@ -40,6 +40,9 @@ func replicated(name string) (Policy, bool, error) {
 			}
 			r.all = append(r.all, d)
 		}
+		if p.Hears {
+			return hearing{r}, nil
+		}
 		return r, nil
 	}
 	return p, true, nil
@@ -62,6 +65,19 @@ func (r *replicas) Observe(now pool.Instant, member int32, s pool.Sample) {
 	for _, d := range r.all {
 		d.Observe(now, member, s)
 	}
+}
+
+// hearing are replicas that hear the engines' cache events.
+type hearing struct{ *replicas }
+
+// Blocks brings a batch to all; whoever asks for all that a member caches, the answer comes to all.
+func (h hearing) Blocks(now pool.Instant, member int32, b *fleet.Batch) (ask bool) {
+	for _, d := range h.all {
+		if d.(fleet.Listener).Blocks(now, member, b) {
+			ask = true
+		}
+	}
+	return ask
 }
 
 func (r *replicas) Arrive(now pool.Instant, number uint64, from *fleet.Request, s *openai.Summary) fleet.Answer {

@@ -156,8 +156,17 @@ func TestHeatMaps(t *testing.T) {
 	if err := report.SweepHTML(&html, s); err != nil {
 		t.Fatal(err)
 	}
-	if err := report.SweepText(&text, s); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{compare.Primary, "TTFT p99"} {
+		m, err := compare.MetricNamed(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := report.SweepText(&text, s, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out := text.String(); !strings.Contains(out, " %") || !strings.Contains(out, "!-") || !strings.Contains(out, " ms") {
+		t.Errorf("want goodput in %%, and TTFT where it means something, in\n%s", out)
 	}
 	if n := strings.Count(html.String(), "<figure>"); n != 5 {
 		t.Errorf("%d heat maps, want goodput, hit rate, TTFT p50 and p99, ITL p99", n)

@@ -16,10 +16,15 @@ import (
 
 func goodput(f *bench.Figures) bench.Number { return f.Goodput }
 
-// SweepText writes a sweep for a terminal: a grid of goodput, best marked, then the figures point by point.
-func SweepText(w io.Writer, s *compare.Sweep) error {
+// SweepText writes a sweep for a terminal: a grid of one metric, and where goodput is best. Latencies past saturation are left
+// out.
+func SweepText(w io.Writer, s *compare.Sweep, m compare.Metric) error {
 	best := s.Best()
-	fmt.Fprintf(w, "%s under %s, %d seeds: goodput of what was offered; * is the best, ! past saturation\n", s.Scenario, s.Policy, s.Seeds)
+	what := m.Name
+	if m.Name == compare.Primary {
+		what += " of what was offered"
+	}
+	fmt.Fprintf(w, "%s under %s, %d seeds: %s; * is the best by goodput, ! past saturation\n", s.Scenario, s.Policy, s.Seeds, what)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	last := s.Axes[len(s.Axes)-1]
 	if len(s.Axes) == 2 {
@@ -45,7 +50,11 @@ func SweepText(w io.Writer, s *compare.Sweep) error {
 		if i == best {
 			mark += "*"
 		}
-		fmt.Fprintf(t, "%s%s\t", mark, percent(mean(&s.Points[i].Arm, goodput)))
+		v := mean(&s.Points[i].Arm, m.Of)
+		if m.Latency && s.Points[i].Arm.Saturated {
+			v = bench.Unknown
+		}
+		fmt.Fprintf(t, "%s%s\t", mark, value(v, m.Unit))
 	}
 	fmt.Fprintln(t)
 	return t.Flush()

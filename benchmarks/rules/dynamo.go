@@ -17,10 +17,13 @@ import (
 // cost is chosen.
 //
 // Its index is the approximate one, which it uses where engines send no events: what was sent is believed for 120 s, up to 2^20
-// blocks. Left out is its queue: nothing is held, however long the backlogs.
+// blocks; or, with events, what engines tell. A worker answers for the batches that are missing (kv-event-replay-comparison.md).
+// What was just sent is not believed then, as by default (--router-predicted-ttl-secs). Left out is its queue: nothing is held,
+// however long the backlogs.
 type dynamo struct {
 	cost   func(prefill, decode float64) float64
-	index  *table
+	index  index
+	own    *table           // the index, where it is the approximate one
 	active []map[uint64]int // by member: active requests by block
 	decode []float64        // by member: active blocks of 16
 }
@@ -34,9 +37,30 @@ const (
 func linear(prefill, decode float64) float64  { return prefill + decode }
 func product(prefill, decode float64) float64 { return prefill * (decode + 1) }
 
-func newDynamo(cost func(prefill, decode float64) float64) *dynamo {
-	return &dynamo{cost: cost, index: newTable(0, pool.Instant(dynamoTTL))}
+// index is what a rule believes of caches, a *table or a *Heard.
+type index interface {
+	depths(now pool.Instant, members []int32, hashes []uint64) (depth []int, most int)
+	put(now pool.Instant, member int32, hashes []uint64)
+	forget(member int32)
 }
+
+func newDynamo(cost func(prefill, decode float64) float64) *dynamo {
+	own := newTable(0, pool.Instant(dynamoTTL))
+	return &dynamo{cost: cost, index: own, own: own}
+}
+
+// dynamoEvents is dynamo with the engines' events.
+type dynamoEvents struct {
+	*dynamo
+	heard *Heard
+}
+
+func newDynamoEvents() *dynamoEvents {
+	h := &Heard{Asks: true}
+	return &dynamoEvents{&dynamo{cost: linear, index: h}, h}
+}
+
+func (d *dynamoEvents) hear() *Heard { return d.heard }
 
 func (d *dynamo) grow(to int32) {
 	for int(to) >= len(d.active) {
@@ -75,7 +99,9 @@ func (d *dynamo) uncached(q *query, to int32) int64 {
 
 func (d *dynamo) sent(_ *books, q *query, to int32) {
 	d.grow(to)
-	d.index.limit = int(max(dynamoLimit*dynamoBlock/q.block, 1))
+	if d.own != nil {
+		d.own.limit = int(max(dynamoLimit*dynamoBlock/q.block, 1))
+	}
 	d.index.put(q.now, to, q.hashes)
 	d.decode[to] += tail(q)
 	for _, h := range q.hashes {

@@ -14,7 +14,7 @@ const llmdReads = 50 * time.Millisecond
 // total is chosen. Its index is per endpoint, least recently used first out, as large as the engine says its cache is.
 type weights struct {
 	kv float64 // the weight of KV memory; the others' are llmdQueue and llmdPrefix
-	caches
+	believed
 }
 
 const (
@@ -22,9 +22,15 @@ const (
 	llmdPrefix = 3.0
 )
 
-func newWeights(kv float64) *weights { return &weights{kv: kv} }
+func newWeights(kv float64) *weights { return &weights{kv, believed{&caches{}}} }
 
 func (w *weights) choose(b *books, q *query) int32 {
+	totals := w.totals(b, q)
+	return b.least(b.members, 0, func(m int32) float64 { return -totals[m] })
+}
+
+// totals are the members' by number.
+func (w *weights) totals(b *books, q *query) []float64 {
 	low, high := b.waiting(b.members[0]), b.waiting(b.members[0])
 	for _, m := range b.members {
 		low, high = min(low, b.waiting(m)), max(high, b.waiting(m))
@@ -35,15 +41,13 @@ func (w *weights) choose(b *books, q *query) int32 {
 		if high > low {
 			short = (high - b.waiting(m)) / (high - low)
 		}
-		if n := len(within(q)); n > 0 {
+		if n := w.blocks(q); n > 0 {
 			hit = float64(w.depth(q, m)) / float64(n)
 		}
 		totals[m] = float64(llmdQueue*short) + float64(w.kv*(1-b.usage(m))) + float64(llmdPrefix*hit)
 	}
-	return b.least(b.members, 0, func(m int32) float64 { return -totals[m] })
+	return totals
 }
-
-func (w *weights) sent(b *books, q *query, to int32) { w.put(b, q, to) }
 
 // sticky is llm-d-router's profile since August 2026, "sticky until saturated" (scheduling/filter/prefixcacheaffinity,
 // scheduling/scorer/tokenload, requestcontrol/dataproducer/inflightload): of the endpoints that hold at least 0.8 of the prompt's
@@ -55,7 +59,7 @@ func (w *weights) sent(b *books, q *query, to int32) { w.put(b, q, to) }
 // F are uncached prompt tokens sent and without a first token, u those of this request there. The constant of the throughput
 // is that of the source for Qwen3-32B on two H100; nobody calibrates it here, as by default.
 type sticky struct {
-	caches
+	believed
 	hits, rest []int32
 }
 
@@ -66,11 +70,11 @@ const (
 	stickyTokens  = 4_194_304.0
 )
 
-func newSticky() *sticky { return &sticky{} }
+func newSticky() *sticky { return &sticky{believed: believed{&caches{}}} }
 
 func (s *sticky) choose(b *books, q *query) int32 {
 	s.hits, s.rest = s.hits[:0], s.rest[:0]
-	blocks := float64(max(len(within(q)), 1))
+	blocks := float64(max(s.blocks(q), 1))
 	for _, m := range b.members {
 		if float64(s.depth(q, m))/blocks >= stickyMatch {
 			s.hits = append(s.hits, m)
@@ -94,5 +98,3 @@ func shortest(b *books, among []int32) float64 {
 	}
 	return float64(least) / stickyRate
 }
-
-func (s *sticky) sent(b *books, q *query, to int32) { s.put(b, q, to) }

@@ -6,11 +6,11 @@ package rules
 //
 // F are uncached prompt tokens sent and without a first token, u those of this request there, R requests that run there. The
 // smallest is chosen, at random among those within 2 %. The paper leaves the index open: it is that of llm-d's rules here.
-type lmetric struct{ caches }
+type lmetric struct{ believed }
 
 const lmetricTies = 0.02
 
-func newLMetric() *lmetric { return &lmetric{} }
+func newLMetric() *lmetric { return &lmetric{believed{&caches{}}} }
 
 func (l *lmetric) choose(b *books, q *query) int32 {
 	cost := make([]float64, len(b.at))
@@ -19,5 +19,3 @@ func (l *lmetric) choose(b *books, q *query) int32 {
 	}
 	return b.least(b.members, lmetricTies, func(m int32) float64 { return cost[m] })
 }
-
-func (l *lmetric) sent(b *books, q *query, to int32) { l.put(b, q, to) }

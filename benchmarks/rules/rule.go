@@ -18,6 +18,9 @@ type Rule struct {
 	// Reads is the period at which its project reads the engines; 0: as the scenario says.
 	Reads time.Duration
 
+	// Hears says that it hears the engines' cache events.
+	Hears bool
+
 	make func() rule
 }
 
@@ -44,9 +47,12 @@ func All() []Rule {
 		{Name: "rule-aibrix-preble", make: func() rule { return newPreble() }},
 		{Name: "rule-aibrix-prefix", make: func() rule { return newAIBrix() }},
 		{Name: "rule-dynamo", make: func() rule { return newDynamo(linear) }},
+		{Name: "rule-dynamo-events", Hears: true, make: func() rule { return newDynamoEvents() }},
 		{Name: "rule-dynamo-lmetric", make: func() rule { return newDynamo(product) }},
 		{Name: "rule-llm-d-2-2-3", Reads: llmdReads, make: func() rule { return newWeights(2) }},
 		{Name: "rule-llm-d-2-3", Reads: llmdReads, make: func() rule { return newWeights(0) }},
+		{Name: "rule-llm-d-precise", Reads: llmdReads, Hears: true, make: func() rule { return newPrecise() }},
+		{Name: "rule-llm-d-precise-sticky", Hears: true, make: func() rule { return newPreciseSticky() }},
 		{Name: "rule-llm-d-sticky", make: func() rule { return newSticky() }},
 		{Name: "rule-lmetric", make: func() rule { return newLMetric() }},
 		{Name: "rule-production-stack-prefix", make: func() rule { return newTrie() }},
@@ -57,7 +63,11 @@ func All() []Rule {
 
 // New returns a decider by the rule. Its random choices are functions of seed.
 func (r Rule) New(seed uint64) fleet.Decider {
-	return &decider{rule: r.make(), books: books{random: rand.New(rand.NewPCG(seed, 'r'))}, open: map[uint64]*booking{}}
+	d := &decider{rule: r.make(), books: books{random: rand.New(rand.NewPCG(seed, 'r'))}, open: map[uint64]*booking{}}
+	if h, ok := d.rule.(hearer); ok {
+		return &hearing{d, h.hear()}
+	}
+	return d
 }
 
 // query is what a rule sees of a request.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/simulator/engine"
 	"github.com/fairlead/fairlead/simulator/fleet"
 )
 
@@ -38,18 +39,32 @@ type ask struct {
 
 // world puts a rule before members in these states.
 func world(r rule, states []state) *decider {
-	d := Rule{make: func() rule { return r }}.New(1).(*decider)
+	d := deciderOf(Rule{make: func() rule { return r }}.New(1))
 	d.now = 1e9
 	for i, s := range states {
 		sample := pool.NoSample()
 		sample.Waiting, sample.KVUsage = s.waiting, s.usage
 		d.at = append(d.at, member{requests: s.requests, prefill: s.prefill, sample: sample})
 		d.listed, d.members = append(d.listed, int32(i)), append(d.members, int32(i))
-		if s.has > 0 {
+		if h, ok := r.(hearer); ok {
+			b := fleet.Batch{Sequence: 0}
+			for _, hash := range text(1, s.has) {
+				b.Events = append(b.Events, engine.BlockEvent{Kind: engine.Stored, Hash: hash})
+			}
+			h.hear().Hear(int32(i), &b)
+		} else if s.has > 0 {
 			r.sent(&d.books, &query{now: d.now, number: uint64(1000 + i), tokens: int64(s.has * size), hashes: text(1, s.has), block: size, session: -1}, int32(i))
 		}
 	}
 	return d
+}
+
+// deciderOf returns what decides, whether it hears events or not.
+func deciderOf(d fleet.Decider) *decider {
+	if h, ok := d.(*hearing); ok {
+		return h.decider
+	}
+	return d.(*decider)
 }
 
 func (a ask) query(now pool.Instant) *query {
@@ -106,6 +121,18 @@ func TestChoices(t *testing.T) {
 		{"dynamo: a backlog of 33 blocks is more than that: 33+8+40=81 against 80", newDynamoLinear, []state{{prefill: 33 * 16, has: 8}, {}}, ten, []int32{1}},
 		{"dynamo lmetric: (31+8)·41 against 40·41", newDynamoProduct, []state{{prefill: 31 * 16, has: 8}, {}}, ten, []int32{0}},
 
+		// the same cost over what engines tell; nothing of it is active, so decode is 40 everywhere
+		{"dynamo, events: 8+0+40 against 40+40", newDynamoHearing, []state{{has: 8}, {}}, ten, []int32{0}},
+		{"dynamo, events: a backlog of the 32 blocks saved is a draw", newDynamoHearing, []state{{prefill: 32 * 16, has: 8}, {}}, ten, []int32{0, 1}},
+
+		// 2·queue + 2·(1-kv) + 3·prefix + 2·no-hit
+		{"precise: as the weights, where somebody has some: 0+2+3·0.6=3.8 against 4", newPreciseRule, []state{{waiting: 1, has: 6}, {}}, ten, []int32{1}},
+		{"precise: 2+2+1.8 against 4", newPreciseRule, []state{{has: 6}, {}}, ten, []int32{0}},
+		{"precise: a cold prompt goes to the first that never had one: +2, +1, +0", newPreciseRule, []state{{}, {}, {}}, ten, []int32{0}},
+		{"precise: unless its memory is full by more than half: 2+0.8+2=4.8 against 2+2+1=5", newPreciseRule, []state{{usage: 0.6}, {}, {}}, ten, []int32{1}},
+		{"precise, sticky: 8 of 10 blocks hold it", newPreciseStickyRule, []state{{prefill: 286_704, has: 8}, {}}, ten, []int32{0}},
+		{"precise, sticky: 7 of 10 do not: 640-448+449=641 against 640", newPreciseStickyRule, []state{{prefill: 449, has: 7}, {}}, ten, []int32{1}},
+
 		// 64 and 1.5
 		{"sglang: a gap of 64 is still balanced, and 4 of 10 matched is enough", newSGLangRule, []state{{requests: 64, has: 4}, {}}, ten, []int32{0}},
 		{"sglang: a gap of 65 is not", newSGLangRule, []state{{requests: 65, has: 4}, {}}, ten, []int32{1}},
@@ -135,6 +162,10 @@ func TestChoices(t *testing.T) {
 		})
 	}
 }
+
+func newDynamoHearing() rule     { return newDynamoEvents() }
+func newPreciseRule() rule       { return newPrecise() }
+func newPreciseStickyRule() rule { return newPreciseSticky() }
 
 func newStickyRule() rule    { return newSticky() }
 func newLMetricRule() rule   { return newLMetric() }
@@ -228,7 +259,7 @@ func TestBooks(t *testing.T) {
 // Where nobody listens the others are tried, each once, three in all.
 func TestUnreachable(t *testing.T) {
 	for _, r := range All() {
-		d := r.New(1).(*decider)
+		d := deciderOf(r.New(1))
 		var m []pool.Endpoint
 		for i := range int32(5) {
 			m = append(m, pool.Endpoint{Addr: fleet.Addr(i)})

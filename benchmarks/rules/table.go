@@ -165,7 +165,23 @@ func (c *caches) left(member int32) {
 	}
 }
 
+// blocks is how many of the prompt's blocks are matched.
+func (c *caches) blocks(q *query) int { return len(within(q)) }
+
+// cached is what one of llm-d's rules believes of caches: what it sent, or what engines tell.
+type cached interface {
+	depth(q *query, member int32) int
+	blocks(q *query) int
+	put(b *books, q *query, member int32)
+	left(member int32)
+}
+
+// believed is what a rule believes, with what follows of it.
+type believed struct{ cached }
+
 // uncached are the prompt's tokens that a member has to compute, at least one.
-func (c *caches) uncached(q *query, member int32) int64 {
+func (c believed) uncached(q *query, member int32) int64 {
 	return max(q.tokens-q.matched(c.depth(q, member)), 1)
 }
+
+func (c believed) sent(b *books, q *query, to int32) { c.put(b, q, to) }

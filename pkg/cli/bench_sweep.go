@@ -14,19 +14,25 @@ import (
 )
 
 func benchSweepCommand() *cobra.Command {
-	var scenario, policyName string
+	var scenario, policyName, metric string
 	var axes, paths []string
 	var seeds, parallel int
 	var seed uint64
 	c := &cobra.Command{
 		Use:   "sweep",
-		Short: "Run a scenario over a grid of weights, rates or pods",
-		Long: `Sweep varies one thing or two: the rate (multiples of the scenario's), the number of pods, or the weight of a scorer of the
-configuration by its name.`,
+		Short: "Run a scenario over a grid of weights, rates, pods or the quality of cache events",
+		Long: `Sweep varies one thing or two: the rate (multiples of the scenario's), the number of pods, the weight of a scorer of the
+configuration by its name, or how long the engines' cache events take (event-delay-ms) and which share of them is lost
+(event-loss), to policies that hear them.`,
 		Example: `  fairlead bench sweep --scenario s2 --axis rate=0.5..2/7
-  fairlead bench sweep --scenario s4 --policy config.yaml --axis prefix-cache-scorer=0,1,2,3,4 --axis queue-scorer=1,2,3 -o sweep.html`,
+  fairlead bench sweep --scenario s4 --policy config.yaml --axis prefix-cache-scorer=0,1,2,3,4 --axis queue-scorer=1,2,3 -o sweep.html
+  fairlead bench sweep --scenario c-hot40-110 --policy rule-dynamo-events --axis event-delay-ms=0,100,1000 --axis event-loss=0,0.01,0.1 --metric "hit rate"`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			m, err := compare.MetricNamed(metric)
+			if err != nil {
+				return &usageError{err}
+			}
 			setups, err := loadScenarios([]string{scenario}, c.ErrOrStderr())
 			if err != nil {
 				return err
@@ -49,7 +55,7 @@ configuration by its name.`,
 			if err != nil {
 				return err
 			}
-			if err := report.SweepText(c.OutOrStdout(), s); err != nil {
+			if err := report.SweepText(c.OutOrStdout(), s, m); err != nil {
 				return err
 			}
 			return writeSweep(s, paths)
@@ -59,6 +65,7 @@ configuration by its name.`,
 	flags.StringVarP(&scenario, "scenario", "s", "s1", "scenario by name or file")
 	flags.StringVarP(&policyName, "policy", "p", policy.Default, "configuration file, default, classic, or a comparison policy")
 	flags.StringArrayVarP(&axes, "axis", "a", []string{"rate=0.5..2/7"}, "what to vary: NAME=A,B,C or NAME=FROM..TO/N; once or twice")
+	flags.StringVarP(&metric, "metric", "m", compare.Primary, "what is printed: goodput, TTFT p99, hit rate, output …; files have all")
 	flags.IntVar(&seeds, "seeds", 3, "runs of each point")
 	flags.Uint64Var(&seed, "seed", 1, "the first seed")
 	flags.IntVar(&parallel, "parallel", 0, "runs at a time; 0 is one per processor")

@@ -99,9 +99,11 @@ type Signals struct {
 	// TokenError is by how much token counts are off, and the share of prompts whose blocks cannot be told.
 	TokenError float64 `yaml:"tokenError"`
 
-	// EventDelay and EventLoss are reserved for the engines' cache events, of which nobody hears yet: they must be 0.
-	EventDelay time.Duration `yaml:"eventDelay"`
-	EventLoss  float64       `yaml:"eventLoss"`
+	// EventDelay is how long the engines' cache events take to those policies that hear them, EventJitter what is drawn on top;
+	// EventLoss the share of an engine's messages that do not arrive.
+	EventDelay  time.Duration `yaml:"eventDelay"`
+	EventJitter time.Duration `yaml:"eventJitter"`
+	EventLoss   float64       `yaml:"eventLoss"`
 }
 
 // Transfer says how long keys and values take: Setup, and their bytes at BytesPerSecond; 0 is the hardware's network.
@@ -198,8 +200,10 @@ func (s *Scenario) check() error {
 		return errors.New("no fleet; at least one group of pods")
 	case s.Workload.Kind == 0:
 		return errors.New("no workload")
-	case s.Signals.EventDelay != 0 || s.Signals.EventLoss != 0:
-		return errors.New("signals: eventDelay and eventLoss are reserved: no scheduler hears cache events in virtual time yet")
+	case s.Signals.EventDelay < 0 || s.Signals.EventJitter < 0:
+		return errors.New("signals: neither eventDelay nor eventJitter may be negative")
+	case !(s.Signals.EventLoss >= 0 && s.Signals.EventLoss <= 1):
+		return fmt.Errorf("signals: eventLoss is %v; a share from 0 to 1", s.Signals.EventLoss)
 	case s.Signals.Every < 0 || s.Signals.Age < 0 || s.Signals.Jitter < 0:
 		return errors.New("signals: none of every, age and jitter may be negative")
 	}
