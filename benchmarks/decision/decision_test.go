@@ -18,16 +18,8 @@ import (
 	"github.com/fairlead/fairlead/pkg/reason"
 )
 
-// world is the default configuration over n scraped endpoints.
-func world(tb testing.TB, n, recordEvery int) *exchange.Scheduler {
-	file, problems := config.Default(catalog.Builtin())
-	if file == nil {
-		tb.Fatal(problems)
-	}
-	built, problems := file.Build()
-	if built == nil {
-		tb.Fatal(problems)
-	}
+// members are n scraped endpoints.
+func members(n int) *pool.Pool {
 	p := pool.New("default", reason.Discard{})
 	var members []pool.Endpoint
 	for i := range n {
@@ -40,6 +32,20 @@ func world(tb testing.TB, n, recordEvery int) *exchange.Scheduler {
 	for _, id := range s.Members {
 		p.Observe(now, s.Slots[id].Ref, pool.Sample{At: now, Waiting: int32(id) % 7, Running: int32(id) % 20, KVUsage: float64(id%10) / 10, Blocks: 29205, BlockTokens: 16})
 	}
+	return p
+}
+
+// world is the default configuration over n scraped endpoints.
+func world(tb testing.TB, n, recordEvery int) *exchange.Scheduler {
+	file, problems := config.Default(catalog.Builtin())
+	if file == nil {
+		tb.Fatal(problems)
+	}
+	built, problems := file.Build()
+	if built == nil {
+		tb.Fatal(problems)
+	}
+	p := members(n)
 	o := exchange.Defaults()
 	o.Built, o.Pools, o.Seed, o.RecordEvery = built, []*pool.Pool{p}, 1, recordEvery
 	sched, err := exchange.New(o)

@@ -25,19 +25,19 @@ func highest(c *plugins.Cycle, totals []float64, rest []int, j int) int {
 	if totals == nil {
 		return j + c.Rand().IntN(len(rest)-j)
 	}
-	at, ties := j, 1
+	at, ties, top := j, 1, totals[rest[j]]
 	for i := j + 1; i < len(rest); i++ {
-		switch a, b := totals[rest[i]], totals[rest[at]]; {
-		case a > b:
-			at, ties = i, 1
-		case a == b:
+		switch v := totals[rest[i]]; {
+		case v > top:
+			at, ties, top = i, 1, v
+		case v == top:
 			ties++
 		}
 	}
 	if ties == 1 {
 		return at
 	}
-	top, nth := totals[rest[at]], c.Rand().IntN(ties)
+	nth := c.Rand().IntN(ties)
 	for i := at; ; i++ {
 		if totals[rest[i]] != top {
 			continue

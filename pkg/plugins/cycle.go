@@ -45,8 +45,9 @@ type Cycle struct {
 	drawn   bool // the running call has drawn: random stands in its stream
 	legs    []Leg
 
-	sorted bool      // fresh is that of this decision
-	fresh  []pool.ID // the candidates whose samples can be trusted
+	sorted   bool // fresh is that of this decision, and adapters, whether any of these samples names some
+	adapters bool
+	fresh    []pool.ID // the candidates whose samples can be trusted
 
 	removed []removal // by filters of the runs, for the refusal's detail
 
@@ -92,11 +93,14 @@ func (c *Cycle) Prepare(r *Request, s *pool.Snapshot, staleAfter time.Duration, 
 	c.sorted = false
 	c.removed, c.picked = c.removed[:0], c.picked[:0]
 	c.Trace = nil
-	c.initial = c.initial[:0]
-	for _, id := range s.Members {
-		e := &s.Slots[id]
-		if !e.Draining && (among == nil || among(e)) {
-			c.initial = append(c.initial, id)
+	if among == nil {
+		c.initial = append(c.initial[:0], s.Open...)
+	} else {
+		c.initial = c.initial[:0]
+		for _, id := range s.Open {
+			if among(&s.Slots[id]) {
+				c.initial = append(c.initial, id)
+			}
 		}
 	}
 	c.Candidates = c.initial

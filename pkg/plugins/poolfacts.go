@@ -37,23 +37,31 @@ func fillSteeredTo(r *Request, h RequestValue[[]string]) { h.Set(r, r.Steered) }
 // sampled copies one quantity of each candidate's sample into out; never sampled and stale ones stay Unknown. Either is
 // noted once per decision, however many candidates and facts it concerns.
 func sampled[T any](c *Cycle, out []T, get func(*pool.Sample) T) {
-	if !c.sorted {
-		c.sortSamples()
-	}
-	samples := c.books.Samples
+	samples := c.freshSamples()
 	for _, id := range c.fresh {
 		out[id] = get(&samples[id])
 	}
 }
 
+// freshSamples returns the samples, of which those of the endpoints in c.fresh can be trusted. The facts that most pools read are
+// copied in loops of their own, without a call for each.
+func (c *Cycle) freshSamples() []pool.Sample {
+	if !c.sorted {
+		c.sortSamples()
+	}
+	return c.books.Samples
+}
+
 // sortSamples finds the candidates whose samples can be trusted.
 func (c *Cycle) sortSamples() {
-	c.sorted, c.fresh = true, c.fresh[:0]
+	c.sorted, c.adapters, c.fresh = true, false, c.fresh[:0]
 	stale, never := false, false
 	for _, id := range c.Candidates {
-		switch c.books.Samples[id].State(c.Now, c.staleAfter) {
+		s := &c.books.Samples[id]
+		switch s.State(c.Now, c.staleAfter) {
 		case pool.Fresh:
 			c.fresh = append(c.fresh, id)
+			c.adapters = c.adapters || s.Adapters != nil || s.AdaptersWaiting != nil
 		case pool.Stale:
 			stale = true
 		default:
@@ -69,15 +77,24 @@ func (c *Cycle) sortSamples() {
 }
 
 func fillWaiting(c *Cycle, h EndpointValues[int32]) {
-	sampled(c, h.Of(c), func(s *pool.Sample) int32 { return s.Waiting })
+	out, samples := h.Of(c), c.freshSamples()
+	for _, id := range c.fresh {
+		out[id] = samples[id].Waiting
+	}
 }
 
 func fillRunning(c *Cycle, h EndpointValues[int32]) {
-	sampled(c, h.Of(c), func(s *pool.Sample) int32 { return s.Running })
+	out, samples := h.Of(c), c.freshSamples()
+	for _, id := range c.fresh {
+		out[id] = samples[id].Running
+	}
 }
 
 func fillKVUsage(c *Cycle, h EndpointValues[float64]) {
-	sampled(c, h.Of(c), func(s *pool.Sample) float64 { return s.KVUsage })
+	out, samples := h.Of(c), c.freshSamples()
+	for _, id := range c.fresh {
+		out[id] = samples[id].KVUsage
+	}
 }
 
 func fillQueued(c *Cycle, h EndpointValues[int32]) {
@@ -111,11 +128,23 @@ func fillInFlightTokens(c *Cycle, h EndpointValues[int64]) {
 	}
 }
 
+// adapters reports whether any sample names adapters: in most pools none does, and their columns stay as they are.
+func adapters(c *Cycle) bool {
+	_ = c.freshSamples()
+	return c.adapters
+}
+
 func fillRunningAdapters(c *Cycle, h EndpointValues[[]string]) {
+	if !adapters(c) {
+		return
+	}
 	sampled(c, h.Of(c), func(s *pool.Sample) []string { return s.Adapters })
 }
 
 func fillWaitingAdapters(c *Cycle, h EndpointValues[[]string]) {
+	if !adapters(c) {
+		return
+	}
 	sampled(c, h.Of(c), func(s *pool.Sample) []string { return s.AdaptersWaiting })
 }
 

@@ -48,6 +48,7 @@ type Snapshot struct {
 	Version uint64     // rises by one with each snapshot of the pool; 0: no membership was ever given
 	Slots   []Endpoint // by ID; a vacant slot has Incarnation 0
 	Members []ID       // the filled slots, ascending
+	Open    []ID       // those of them that don't drain
 
 	byAddr map[netip.AddrPort]ID
 }
@@ -64,11 +65,14 @@ func (s *Snapshot) Alive(of Ref) bool {
 }
 
 func (s *Snapshot) index() {
-	s.Members = make([]ID, 0, len(s.Slots))
+	s.Members, s.Open = make([]ID, 0, len(s.Slots)), make([]ID, 0, len(s.Slots))
 	s.byAddr = make(map[netip.AddrPort]ID, len(s.Slots))
 	for i := range s.Slots {
 		if e := &s.Slots[i]; e.Incarnation != 0 {
 			s.Members = append(s.Members, e.ID)
+			if !e.Draining {
+				s.Open = append(s.Open, e.ID)
+			}
 			s.byAddr[e.Addr] = e.ID
 		}
 	}

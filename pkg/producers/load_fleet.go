@@ -1,6 +1,7 @@
 package producers
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/pkg/plugins"
@@ -94,23 +95,22 @@ type classLoad struct {
 
 // engineLoad is what is known of one engine.
 type engineLoad struct {
+	// What each decision reads comes first.
+	told    plugins.EngineLoad // as of the last tick, or of what was learned since, without what the books say
+	sampled pool.Instant       // of the sample that was reconciled
+	foreign float64            // requests in the engine that are not our own, on average; may be below 0
+
 	ref   pool.Ref
 	class int // index into the pool's classes
 	prior costs
 	learned
 
-	seen    pool.Tally // what of the books was learned
-	worked  int64      // Tally.BookedWork at the last tick
-	busy    float64
-	longMS  float64
-	sampled pool.Instant // of the sample that was reconciled
-	now     ratios       // as of the last tick, or of what was learned since
-	foreign float64      // requests in the engine that are not our own, on average; may be below 0
-	counts  engineCounts
+	seen   pool.Tally // what of the books was learned
+	worked int64      // Tally.BookedWork at the last tick
+	busy   float64
+	longMS float64
+	counts engineCounts
 }
-
-// ratios are how much dearer than its prior an engine is.
-type ratios struct{ prefill, step float64 }
 
 // foreigners returns how many requests of others are in the engine. What is less than one is noise of samples that are taken a
 // little earlier than the books are read.
@@ -131,6 +131,10 @@ type fleetLoad struct {
 	engines []engineLoad
 	classes []classLoad
 	all     learned
+
+	snapshot *pool.Snapshot // of which was learned last
+	touches  uint64         // of the books that were learned from
+	touched  []pool.ID      // scratch
 
 	anew      bool // an engine came, whose class is to be looked at
 	ticked    pool.Instant
@@ -200,28 +204,67 @@ func (f *fleetLoad) degree(e *engineLoad) plugins.Learned {
 	return plugins.Prior
 }
 
-// learn takes from the books what they tell that they did not before.
+// learn takes from the books what they tell that they did not before. Only engines that were written since are looked at, by
+// number.
 func (f *fleetLoad) learn(c *plugins.Cycle, books *pool.Books) {
-	for len(f.engines) < len(c.Snapshot.Slots) {
-		f.engines = append(f.engines, engineLoad{})
+	touches := books.Touches()
+	if f.snapshot != c.Snapshot || touches-f.touches > pool.TouchesKept {
+		f.snapshot, f.touches = c.Snapshot, touches
+		for len(f.engines) < len(c.Snapshot.Slots) {
+			f.engines = append(f.engines, engineLoad{})
+		}
+		for _, id := range c.Snapshot.Members {
+			f.learnOf(c, id, books)
+		}
+		return
 	}
-	for _, id := range c.Snapshot.Members {
-		e, t := &f.engines[id], &books.Tallies[id]
-		if ref := c.Snapshot.Slots[id].Ref; e.ref != ref {
-			*e = engineLoad{ref: ref, seen: *t, worked: t.BookedWork, sampled: books.Samples[id].At, prior: priorOf(plugins.CapacityClass{})}
-			f.anew = true
+	f.touched = f.touched[:0]
+	for ; f.touches < touches; f.touches++ {
+		// The cycle may have begun with a snapshot that is older than the books.
+		if id := books.Touched(f.touches); int(id) < len(c.Snapshot.Slots) && c.Snapshot.Slots[id].Incarnation != 0 {
+			f.touched = append(f.touched, id)
 		}
-		if t.Booked != e.seen.Booked {
-			f.booked(e, t)
-		}
-		if t.Begun != e.seen.Begun {
-			f.begun(e, t, &books.Samples[id])
-			e.now = ratios{f.prefillRatio(e), f.stepRatio(e)}
-		}
-		if t.Ended != e.seen.Ended {
-			f.ended(e, t)
-			e.now = ratios{f.prefillRatio(e), f.stepRatio(e)}
-		}
+	}
+	slices.Sort(f.touched)
+	for _, id := range slices.Compact(f.touched) {
+		f.learnOf(c, id, books)
+	}
+}
+
+func (f *fleetLoad) learnOf(c *plugins.Cycle, id pool.ID, books *pool.Books) {
+	e, t := &f.engines[id], &books.Tallies[id]
+	if ref := c.Snapshot.Slots[id].Ref; e.ref != ref {
+		*e = engineLoad{ref: ref, seen: *t, worked: t.BookedWork, sampled: books.Samples[id].At, prior: priorOf(plugins.CapacityClass{})}
+		f.anew = true
+	}
+	if t.Booked != e.seen.Booked {
+		f.booked(e, t)
+	}
+	begun, ended := t.Begun != e.seen.Begun, t.Ended != e.seen.Ended
+	if begun {
+		f.begun(e, t, &books.Samples[id])
+	}
+	if ended {
+		f.ended(e, t)
+	}
+	if begun || ended {
+		f.tells(e)
+	}
+}
+
+// tells says what is believed of an engine's costs.
+func (f *fleetLoad) tells(e *engineLoad) {
+	prefill, step := f.prefillRatio(e), f.stepRatio(e)
+	e.told = plugins.EngineLoad{
+		PrefillMSPerToken: prefill * e.prior.prefillMS,
+		AttentionTokens:   attentionTokens,
+		StepMS:            step * e.prior.stepMS,
+		StepMSPerSequence: step * e.prior.perSequence,
+		StepMSPerKToken:   step * e.prior.perKToken,
+		Busy:              e.busy,
+		CapacityTokens:    plugins.Unknown,
+		PromisedTokens:    plugins.Unknown,
+		Learned:           f.degree(e),
 	}
 }
 
@@ -357,7 +400,7 @@ func (f *fleetLoad) tick(c *plugins.Cycle, books *pool.Books) {
 	f.judgeFirstBytes(c, books)
 	for _, id := range c.Snapshot.Members {
 		e := &f.engines[id]
-		e.now = ratios{f.prefillRatio(e), f.stepRatio(e)}
-		books.Expect(id, time.Duration(e.now.prefill*e.prior.prefillMS*float64(time.Millisecond)))
+		f.tells(e)
+		books.Expect(id, time.Duration(e.told.PrefillMSPerToken*float64(time.Millisecond)))
 	}
 }

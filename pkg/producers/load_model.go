@@ -123,20 +123,9 @@ func (f *fleetLoad) expects(c *plugins.Cycle, l *LoadModel, loads []plugins.Engi
 // describe says what is believed of one engine.
 func (f *fleetLoad) describe(out *plugins.EngineLoad, id pool.ID, now pool.Instant, books *pool.Books, waiting int32, usage float64) {
 	e := &f.engines[id]
-	prefill, step := e.now.prefill, e.now.step
-	*out = plugins.EngineLoad{
-		BacklogMS:         float64(max(books.BacklogEnds[id]-now, 0)) / float64(time.Millisecond),
-		PrefillMSPerToken: prefill * e.prior.prefillMS,
-		AttentionTokens:   attentionTokens,
-		StepMS:            step * e.prior.stepMS,
-		StepMSPerSequence: step * e.prior.perSequence,
-		StepMSPerKToken:   step * e.prior.perKToken,
-		Busy:              e.busy,
-		LongMS:            e.longMS,
-		CapacityTokens:    plugins.Unknown,
-		PromisedTokens:    plugins.Unknown,
-		Learned:           f.degree(e),
-	}
+	*out = e.told
+	out.LongMS = e.longMS
+	out.BacklogMS = float64(max(books.BacklogEnds[id]-now, 0)) / float64(time.Millisecond)
 	own, context, decode := float64(books.Requests[id]), float64(books.ContextTokens[id]), float64(books.DecodeTokens[id])
 	foreign := e.foreigners()
 	size := usualTokens // of a request; only those that the books do not know are counted by it
