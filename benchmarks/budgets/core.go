@@ -54,24 +54,7 @@ func cycleLines() []extproc.Line {
 	fixed := nanos(func() { xxhash.Sum64(reference) })
 	var lines []extproc.Line
 	for _, n := range []int{8, 64, 100, 256, 1024} {
-		p := members(n)
-		c := built.Plans[0].NewCycle(reason.Discard{})
-		c.Want = 3
-		var r plugins.Request
-		r.Prepare(built, nil)
-		r.Now, r.API, r.Body, r.PoolIndex = pool.Instant(time.Second), openai.ChatCompletions, sum, 0
-		_ = built.Plans[0].Describe(reason.Discard{}, &r) // refuses only where a describer panics
-		decide := func() {
-			r.Number++
-			if c.Prepare(&r, p.Snapshot(), p.StaleAfter(), 1, nil) != nil {
-				panic("the cycle was refused")
-			}
-			p.Decide(func(_ *pool.Snapshot, b *pool.Books) {
-				if _, no := c.Decide(b); no != nil {
-					panic(no.Error())
-				}
-			})
-		}
+		decide := cycle(built, n, sum)
 		name := fmt.Sprintf("scheduling cycle, default profile, %d endpoints", n)
 		ns := nanos(decide)
 		lines = append(lines, atMost(name+": allocations", fmt.Sprint(allocations(decide)), allocations(decide), 10, ""))
@@ -83,6 +66,62 @@ func cycleLines() []extproc.Line {
 		}
 	}
 	return lines
+}
+
+// cycle returns one decision over n endpoints.
+func cycle(built *plugins.Built, n int, sum *openai.Summary) func() {
+	p := members(n)
+	c := built.Plans[0].NewCycle(reason.Discard{})
+	c.Want = 3
+	r := new(plugins.Request)
+	r.Prepare(built, nil)
+	r.Now, r.API, r.Body, r.PoolIndex = pool.Instant(time.Second), openai.ChatCompletions, sum, 0
+	_ = built.Plans[0].Describe(reason.Discard{}, r) // refuses only where a describer panics
+	return func() {
+		r.Number++
+		if c.Prepare(r, p.Snapshot(), p.StaleAfter(), 1, nil) != nil {
+			panic("the cycle was refused")
+		}
+		p.Decide(func(_ *pool.Snapshot, b *pool.Books) {
+			if _, no := c.Decide(b); no != nil {
+				panic(no.Error())
+			}
+		})
+	}
+}
+
+// predictedCycle has predicted latencies alone decide.
+const predictedCycle = `apiVersion: fairlead.dev/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- {type: predicted-latency-producer, parameters: {streamingMode: true}}
+- type: latency-scorer
+- type: max-score-picker
+schedulingProfiles:
+- name: default
+  plugins:
+  - pluginRef: latency-scorer
+  - pluginRef: max-score-picker
+`
+
+// predictionLines measure a decision by predicted latencies, of which the predictions for 100 endpoints are 3 us.
+func predictionLines() []extproc.Line {
+	file, problems := config.Load([]byte(predictedCycle), "budgets", catalog.Builtin())
+	if file == nil {
+		panic(fmt.Sprint("the configuration with predicted latencies is refused: ", problems))
+	}
+	built, problems := file.Build()
+	if built == nil {
+		panic(fmt.Sprint("the configuration with predicted latencies does not build: ", problems))
+	}
+	reference := make([]byte, 100_000)
+	decide := cycle(built, 100, summary(chat(8_000)))
+	ns, fixed := nanos(decide), nanos(func() { xxhash.Sum64(reference) })
+	const name = "scheduling cycle, predicted latencies, 100 endpoints"
+	return []extproc.Line{
+		atMost(name+": allocations", fmt.Sprint(allocations(decide)), allocations(decide), 10, ""),
+		atMost(name+": time", fmt.Sprintf("%s (%.2fx xxhash64 of 100 kB)", micros(ns), ns/fixed), ns/fixed, cycleLimit, "x xxhash64 of 100 kB"),
+	}
 }
 
 // chat is a chat completion whose messages have this many characters.

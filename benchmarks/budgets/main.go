@@ -28,6 +28,7 @@ func main() {
 	fmt.Printf("%s %s/%s, %d processors; times are this machine's, shared with whatever else it does\n\n", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	var lines []extproc.Line
 	lines = append(lines, cycleLines()...)
+	lines = append(lines, predictionLines()...)
 	lines = append(lines, bodyLines()...)
 	lines = append(lines, prefixLines()...)
 	lines = append(lines, queueLines()...)

@@ -216,6 +216,7 @@ type known struct {
 	usage   []float64
 	waiting []int32
 	unbegun []int32
+	of      parts
 }
 
 func (p *PredictedLatency) known(c *plugins.Cycle, books *pool.Books) known {
@@ -226,6 +227,7 @@ func (p *PredictedLatency) known(c *plugins.Cycle, books *pool.Books) known {
 	if p.classed {
 		k.classes = p.classes.Of(c)
 	}
+	k.split(0)
 	return k
 }
 
@@ -236,21 +238,34 @@ func (k *known) class(id pool.ID) string {
 	return k.classes[id].Class
 }
 
-// gather fills in the features of an endpoint.
+// gather fills in the features of an endpoint. The parts of the prompt are those of the endpoint before where as much is cached, as
+// at most of them; fields are set one by one, since a literal would be built elsewhere and copied.
 func (k *known) gather(id pool.ID, f *features) {
-	cached := 0.0
 	if k.cached != nil {
-		cached = float64(min(max(k.cached[id], 0), int64(k.prompt)))
+		if cached := float64(min(max(k.cached[id], 0), int64(k.prompt))); cached != k.of.cached {
+			k.split(cached)
+		}
 	}
-	l, uncached := &k.loads[id], k.prompt-cached
+	l, p := &k.loads[id], &k.of
 	decodes := 1 / (1 - l.Busy)
-	f.closedTTFT = l.BacklogMS + l.Prefill(uncached, cached) + float64(1.5*l.Step(l.Running, l.ResidentTokens))
+	f.closedTTFT = l.BacklogMS + float64(l.PrefillMSPerToken*p.attended) + float64(1.5*l.Step(l.Running, l.ResidentTokens))
 	f.closedITL = l.Step(l.Running+1, l.ResidentTokens+k.prompt) * decodes
 
 	full := 0.0
 	if k.usage[id] > 0.9 {
 		full = 1
 	}
-	f.ttft = latency.Features{1, l.BacklogMS * 1e-2, uncached * 1e-3, uncached * (cached + uncached/2) * 1e-7, l.Running * 0.1, full, float64(max(k.waiting[id], 0)) * 0.1}
-	f.itl = latency.Features{1, l.Running * 0.1, l.ResidentTokens * 1e-5, full, l.BacklogMS * 1e-2, float64(k.unbegun[id]) * 0.1, l.Busy * decodes}
+	backlog, running := l.BacklogMS*1e-2, l.Running*0.1
+	f.ttft[0], f.ttft[1], f.ttft[2], f.ttft[3] = 1, backlog, p.uncached*1e-3, p.pairs
+	f.ttft[4], f.ttft[5], f.ttft[6] = running, full, float64(max(k.waiting[id], 0))*0.1
+	f.itl[0], f.itl[1], f.itl[2], f.itl[3] = 1, running, l.ResidentTokens*1e-5, full
+	f.itl[4], f.itl[5], f.itl[6] = backlog, float64(k.unbegun[id])*0.1, l.Busy*decodes
+}
+
+// parts are what of a prompt is computed where so much is cached. All engines count attention alike.
+type parts struct{ cached, uncached, pairs, attended float64 }
+
+func (k *known) split(cached float64) {
+	uncached := k.prompt - cached
+	k.of = parts{cached, uncached, uncached * (cached + uncached/2) * 1e-7, plugins.AttendedTokens(uncached, cached, attentionTokens)}
 }
