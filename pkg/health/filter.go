@@ -21,7 +21,7 @@ import (
 // out.
 //
 // An ejection lasts for EjectBase, and each time in a row twice as long, up to EjectMax, give or take a tenth. Then one request
-// at a time tries the endpoint, if it has somewhere else to go should that fail; while none comes for ten seconds, or after one
+// at a time tries the endpoint, if it has somewhere else to go should that fail; while none comes for five seconds, or after one
 // that went well, the endpoint takes a share that grows over SlowStart.
 //
 // If no other candidate is left, those that take a growing share are kept, else those that are tried, else those that answered
