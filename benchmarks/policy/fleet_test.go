@@ -80,23 +80,26 @@ func digest(r *fleet.Result) string {
 	for i := range r.Outcomes {
 		fmt.Fprintf(h, "%+v\n", r.Outcomes[i])
 	}
-	fmt.Fprintf(h, "%+v %v %d %d %d", r.Pods, r.End, r.Steps, r.Scrapes, r.Lost)
+	fmt.Fprintf(h, "%+v %v %d %d %d %d %d", r.Pods, r.End, r.Steps, r.Scrapes, r.Lost, r.Batches, r.BatchesLost)
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
 // The same seed gives the same bytes, whatever the number of processors; another seed gives others.
 func TestARunIsAFunctionOfItsSeed(t *testing.T) {
 	spec := conversation(t, 400)
+	lossy := func(o *fleet.Options) {
+		o.Signals.Loss, o.Signals.EventDelay, o.Signals.EventJitter, o.Signals.EventLoss = 0.1, 3e8, 2e8, 0.1
+	}
 	for _, name := range policy.Names() {
 		t.Run(name, func(t *testing.T) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-			one, _ := run(t, name, spec, 7, nil)
+			one, _ := run(t, name, spec, 7, lossy)
 			runtime.GOMAXPROCS(2)
-			two, _ := run(t, name, spec, 7, nil)
+			two, _ := run(t, name, spec, 7, lossy)
 			if digest(one) != digest(two) {
 				t.Error("two runs with one seed differ")
 			}
-			other, _ := run(t, name, spec, 8, nil)
+			other, _ := run(t, name, spec, 8, lossy)
 			if digest(one) == digest(other) {
 				t.Error("two seeds give the same run")
 			}

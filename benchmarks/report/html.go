@@ -75,14 +75,30 @@ func (p *page) summary(r *compare.Report) {
 		for k := 1; k < len(c.Arms); k++ {
 			a := &c.Arms[k]
 			detail := ""
-			if len(a.Differences) > 0 && a.Differences[0].Relative != nil && a.Verdict != compare.Saturated {
-				detail = " goodput " + change(a.Differences[0].Relative)
+			if d := decisive(a); d != nil && d.Relative != nil && a.Verdict != compare.Saturated {
+				detail = " " + d.Metric + " " + change(d.Relative)
 			}
-			p.f(`<td><span class="verdict %s">%s</span>%s</td>`, class(a.Verdict), html.EscapeString(string(a.Verdict)), html.EscapeString(detail))
+			p.f(`<td title="%s"><span class="verdict %s">%s</span>%s</td>`, html.EscapeString(a.Why), class(a.Verdict), html.EscapeString(string(a.Verdict)), html.EscapeString(detail))
 		}
 		p.f(`</tr>`)
 	}
 	p.f(`</table>`)
+}
+
+// decisive is the difference by which the verdict was made: that of goodput, or that of p99 TTFT where goodput is equal and the
+// verdict is not. It is nil without differences.
+func decisive(a *compare.Arm) *compare.Difference {
+	if len(a.Differences) == 0 {
+		return nil
+	}
+	if a.Differences[0].Verdict == compare.Equal && a.Verdict != compare.Equal {
+		for i := range a.Differences {
+			if a.Differences[i].Metric == "TTFT p99" {
+				return &a.Differences[i]
+			}
+		}
+	}
+	return &a.Differences[0]
 }
 
 func (p *page) cell(r *compare.Report, c *compare.Cell) {

@@ -226,3 +226,30 @@ workload:
 		}
 	}
 }
+
+// The summary shows the difference by which a verdict was made: that of p99 TTFT where goodput is equal.
+func TestTheSummaryShowsWhatDecided(t *testing.T) {
+	interval := func(mean float64) *compare.Interval { return &compare.Interval{Mean: mean, Low: mean, High: mean} }
+	r := compared(t, "40")
+	arm := &r.Cells[0].Arms[1]
+	for _, tt := range []struct {
+		goodput, all compare.Verdict
+		want         string
+	}{
+		{compare.Equal, compare.Better, `better</span> TTFT p99 -25.0 %`},
+		{compare.Equal, compare.Equal, `equal</span> goodput +0.5 %`},
+		{compare.Better, compare.Better, `better</span> goodput +0.5 %`},
+	} {
+		var page bytes.Buffer
+		arm.Verdict = tt.all
+		arm.Differences = []compare.Difference{
+			{Metric: "goodput", Relative: interval(0.005), Verdict: tt.goodput}, {Metric: "TTFT p99", Relative: interval(-0.25), Verdict: compare.Better},
+		}
+		if err := report.HTML(&page, r); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(page.String(), tt.want) {
+			t.Errorf("goodput %s, in all %s: no %q", tt.goodput, tt.all, tt.want)
+		}
+	}
+}

@@ -33,13 +33,13 @@ func SweepText(w io.Writer, s *compare.Sweep, m compare.Metric) error {
 		fmt.Fprintf(t, "%s\t", last.Name)
 	}
 	for _, v := range last.Values {
-		fmt.Fprintf(t, "%.4g\t", v)
+		fmt.Fprintf(t, "%.5g\t", v)
 	}
 	for i := range s.Points {
 		if i%len(last.Values) == 0 {
 			head := ""
 			if len(s.Axes) == 2 {
-				head = fmt.Sprintf("%.4g", s.Points[i].At[0])
+				head = fmt.Sprintf("%.5g", s.Points[i].At[0])
 			}
 			fmt.Fprintf(t, "\n%s\t", head)
 		}
@@ -132,12 +132,12 @@ func (p *page) heat(title string, s *compare.Sweep, of func(*bench.Figures) benc
 	p.plot(title, 0, top+tall*float64(len(down))+18)
 	p.f(`<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M0 0V6" stroke="var(--muted)"/></pattern></defs>`)
 	for c, x := range across {
-		p.f(`<text x="%.1f" y="14" class="tick">%.4g</text>`, left+wide*(float64(c)+0.5), x)
+		p.f(`<text x="%.1f" y="14" class="tick">%.5g</text>`, left+wide*(float64(c)+0.5), x)
 	}
 	for r, y := range down {
 		at := top + tall*float64(r)
 		if !math.IsNaN(y) {
-			p.f(`<text x="%.1f" y="%.1f" class="name">%.4g</text>`, left-8, at+tall/2+4, y)
+			p.f(`<text x="%.1f" y="%.1f" class="name">%.5g</text>`, left-8, at+tall/2+4, y)
 		}
 		for c := range across {
 			i := r*len(across) + c
