@@ -89,10 +89,12 @@ func sharing(n int, gap time.Duration) *list {
 		text := uint64(r.IntN(12) + 1)
 		hashes := make([]uint64, 1400/16)
 		for k := range hashes {
-			hashes[k] = text<<32 | uint64(k)
+			h := text<<32 | uint64(k)
 			if k > 50 {
-				hashes[k] |= uint64(i+1) << 40
+				h |= uint64(i+1) << 40
 			}
+			h *= 0x9e3779b97f4a7c15
+			hashes[k] = h ^ h>>32 // spread, as hashes are
 		}
 		l.requests = append(l.requests, fleet.Request{At: 1 + pool.Instant(i)*pool.Instant(gap), Prompt: 1200, Output: 200, Hashes: hashes})
 	}
