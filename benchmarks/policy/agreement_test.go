@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"github.com/fairlead/fairlead/pkg/config"
 	"github.com/fairlead/fairlead/pkg/exchange"
 	"github.com/fairlead/fairlead/pkg/openai"
+	"github.com/fairlead/fairlead/pkg/pickers"
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/pkg/reason"
@@ -141,6 +143,43 @@ func members(n int) []pool.Endpoint {
 	return out
 }
 
+// follower is the picker that goes where another one went, and notes where it would have gone: so a pick that differs does not
+// make others differ.
+type follower struct {
+	pickers.MaxScore
+	leader, own int32
+}
+
+func (f *follower) Pick(c *plugins.Cycle, totals []float64, want int, dst []int) []int {
+	from := len(dst)
+	dst = f.MaxScore.Pick(c, totals, want, dst)
+	member := func(i int) int32 { return fleet.Member(c.Snapshot.Slots[c.Candidates[i]].Addr) }
+	f.own = member(dst[from])
+	if led := slices.IndexFunc(c.Candidates, func(id pool.ID) bool { return fleet.Member(c.Snapshot.Slots[id].Addr) == f.leader }); led >= 0 {
+		if at := slices.Index(dst[from:], led); at >= 0 {
+			dst[from+at] = dst[from]
+		}
+		dst[from] = led
+	}
+	return dst
+}
+
+// freely runs the same requests on as many simulated engines of the same speed, in virtual time, with nothing heard from the wall.
+func freely(t *testing.T, spec *workload.Spec, seed uint64, engines int) *fleet.Result {
+	t.Helper()
+	r, _ := run(t, policy.Default, spec, seed, func(o *fleet.Options) {
+		o.Pods = o.Pods[:engines]
+		o.Signals.Every = pool.Instant(100 * time.Millisecond)
+		for i := range o.Pods {
+			o.Events = append(o.Events, fleet.Event{Kind: fleet.Slow, Pod: int32(i), Factor: 1.0 / speed})
+		}
+	})
+	return r
+}
+
+// speed is how many times as fast as the wall's time the engines' is.
+const speed = 8
+
 // Given the arrivals, readings, first tokens and ends of a run in wall-clock time, the fleet's scheduler picks as the serving
 // one did. There the prompts were bytes, whose blocks and tokens were estimated; here they are the workload's names and counts.
 func TestVirtualPicksAgreeWithWallClock(t *testing.T) {
@@ -150,7 +189,7 @@ func TestVirtualPicksAgreeWithWallClock(t *testing.T) {
 	const engines, seed = 4, 9
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	served, err := server.Start(ctx, server.Options{Engines: engines, Speed: 8, ServedNames: []string{"m"}})
+	served, err := server.Start(ctx, server.Options{Engines: engines, Speed: speed, ServedNames: []string{"m"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,11 +248,10 @@ func TestVirtualPicksAgreeWithWallClock(t *testing.T) {
 	close(done)
 	scraping.Wait()
 
-	p, err := policy.Named(policy.Default)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := p.New(seed)
+	f := &follower{MaxScore: *pickers.NewMaxScore()}
+	entries := catalog.Builtin()
+	entries[slices.IndexFunc(entries, func(e plugins.Entry) bool { return e.Type == "max-score-picker" })].New = func() any { return f }
+	d, err := policy.NewDefault(entries, seed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +269,9 @@ func TestVirtualPicksAgreeWithWallClock(t *testing.T) {
 			s := openai.NewSummary()
 			s.Complete, s.Stream, s.Model, s.PromptTokens, s.BlockTokens, s.MaxTokens = true, true, "m", int64(h.r.Prompt), spec.BlockTokens, int64(h.r.Output)
 			s.BlockHashes = h.r.Hashes[:min(int(h.r.Prompt/spec.BlockTokens), len(h.r.Hashes))]
-			if d.Arrive(h.now, h.number, h.r, s).To == w.picks[h.number] {
+			f.leader = w.picks[h.number]
+			d.Arrive(h.now, h.number, h.r, s)
+			if f.own == f.leader {
 				agree++
 			}
 			cached[w.picks[h.number]]++
@@ -242,6 +282,14 @@ func TestVirtualPicksAgreeWithWallClock(t *testing.T) {
 	if share < 0.99 {
 		t.Errorf("%d of %d picks agree, %.1f %%; want at least 99 %%", agree, len(w.picks), 100*share)
 	}
+	free := freely(t, spec, seed, engines)
+	same := 0
+	for i := range free.Outcomes {
+		if free.Outcomes[i].Pod == w.picks[i] {
+			same++
+		}
+	}
+	t.Logf("run freely, %d of %d picks agree (%.1f %%; chance is %.0f %%)", same, len(w.picks), 100*float64(same)/float64(len(w.picks)), 100.0/engines)
 	if len(w.picks) < 350 || len(cached) < engines {
 		t.Errorf("%d requests over %v; the test shows little", len(w.picks), cached)
 	}
