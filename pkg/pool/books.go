@@ -25,10 +25,11 @@ func (l Load) bounded() Load {
 	return l
 }
 
-// Books are the columns of own load by ID, never negative, valid only inside Decide. They are read directly and written
+// Books are the columns of own load by ID, and of what other pickers tell of theirs (Pool.Hear), never negative, valid only inside Decide. They are read directly and written
 // through Book alone.
 type Books struct {
 	Requests      []int32 // booked and not ended
+	Heard         []int32 // of these, bookings of other pickers
 	NoFirstByte   []int32 // of these, still without first byte
 	AfterSample   []int32 // of these again, booked at or after the instant of the last sample, which cannot contain them
 	PrefillTokens []int64 // uncached prefill of those without first byte
@@ -58,7 +59,8 @@ type Books struct {
 	Samples []Sample // the last ones, written under the same lock
 
 	snapshot *Snapshot
-	clock    Instant // the latest instant heard of
+	journal  func(Event) // who follows, or nil
+	clock    Instant     // the latest instant heard of
 	touched  touches
 	entries  []entry
 	free     int32   // first of the free entries, linked by next; none if there is none
@@ -100,6 +102,7 @@ type entry struct {
 	to              Ref
 	prefill, decode int64   // what stands in the columns for it
 	prompt          int64   // likewise
+	uncached        int64   // of the prompt, as it was booked
 	work, mark      int64   // its prefill as Tally counts work, and what was ever booked at its endpoint, with it
 	ahead           int64   // work that was to be done before its first token, its own included
 	at, deadline    Instant // at: when it was booked, or moved
@@ -116,6 +119,7 @@ type entry struct {
 	streams         bool  // the answer is an event stream
 	told            bool  // decode is what was generated
 	decoding        bool  // counted among the sequences that decode
+	heard           bool  // of another picker
 }
 
 // chain is a list of entries, linked through them.
@@ -128,17 +132,20 @@ const none = -1
 // heard of, which may be before the last sample was asked for. The clock never goes back.
 func (b *Books) At(now Instant) { b.clock = max(b.clock, now) }
 
-// Book adds a leg to the books of an endpoint, until End or deadline. A stale Ref is refused: nothing is booked, and the
+// Book adds an own leg to the books of an endpoint, until End or deadline. A stale Ref is refused: nothing is booked, and the
 // zero Booking is returned. It allocates only while the number of open bookings grows beyond what it ever was.
-func (b *Books) Book(to Ref, l Load, deadline Instant) Booking {
+func (b *Books) Book(to Ref, l Load, deadline Instant) Booking { return b.book(to, l, deadline, false) }
+
+func (b *Books) book(to Ref, l Load, deadline Instant, heard bool) Booking {
 	if !b.snapshot.Alive(to) {
 		return Booking{}
 	}
 	i := b.take()
 	e := &b.entries[i]
-	e.deadline, e.begun, e.silent, e.decoding = deadline, false, false, false
+	e.deadline, e.begun, e.silent, e.decoding, e.heard = deadline, false, false, false, heard
 	b.push(i)
 	b.add(i, to, l)
+	b.tell(i, Event{Kind: Booked, To: b.snapshot.Slots[to.ID].Addr, Load: l, Left: b.left(deadline)})
 	return Booking{Slot: uint32(i), Generation: e.generation}
 }
 
@@ -158,9 +165,12 @@ func (b *Books) add(i int32, to Ref, l Load) {
 	e := &b.entries[i]
 	l = l.bounded()
 	e.to, e.at, e.prefill, e.decode, e.prompt = to, b.clock, l.UncachedPrefill, l.Decode, l.UncachedPrefill+l.Cached
-	e.told, e.began, e.work = false, 0, 0
+	e.told, e.began, e.work, e.uncached = false, 0, 0, l.UncachedPrefill
 	b.touched.add(to.ID)
 	b.Requests[to.ID]++
+	if e.heard {
+		b.Heard[to.ID]++
+	}
 	b.DecodeTokens[to.ID] += e.decode
 	b.ContextTokens[to.ID] += e.prompt
 	e.held = l.UncachedPrefill + l.Decode/2
@@ -184,6 +194,9 @@ func (b *Books) remove(i int32) {
 	b.stop(e)
 	b.touched.add(e.to.ID)
 	b.Requests[e.to.ID]--
+	if e.heard {
+		b.Heard[e.to.ID]--
+	}
 	b.DecodeTokens[e.to.ID] -= e.decode
 	b.ContextTokens[e.to.ID] -= e.prompt
 	b.SinceSample[e.to.ID] -= e.held
@@ -222,7 +235,10 @@ func (b *Books) firstByte(h Booking) bool {
 	}
 	b.prefilled(i, true)
 	b.touched.add(b.entries[i].to.ID)
-	b.entries[i].begun = true
+	if !b.entries[i].begun {
+		b.entries[i].begun = true
+		b.tell(i, Event{Kind: Begun})
+	}
 	return true
 }
 
@@ -236,6 +252,7 @@ func (b *Books) progress(h Booking, decode int64) bool {
 	b.touched.add(e.to.ID)
 	b.DecodeTokens[e.to.ID] += decode - e.decode
 	e.decode, e.told = decode, true
+	b.tell(i, Event{Kind: Told, Tokens: decode})
 	return true
 }
 
@@ -246,6 +263,7 @@ func (b *Books) move(h Booking, to Ref, l Load) bool {
 	}
 	b.remove(i)
 	b.add(i, to, l)
+	b.tell(i, Event{Kind: Moved, To: b.snapshot.Slots[to.ID].Addr, Load: l})
 	return true
 }
 

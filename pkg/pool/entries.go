@@ -24,6 +24,7 @@ func (b *Books) take() int32 {
 
 // release makes entry i free. It must be out of the columns.
 func (b *Books) release(i int32) {
+	b.tell(i, Event{Kind: Ended})
 	b.pull(i)
 	e := &b.entries[i]
 	e.next = b.free

@@ -118,6 +118,7 @@ func (p *Pool) replace(next *Snapshot) {
 // resize gives every column a cell per slot. Slots are never fewer than before.
 func (b *Books) resize(n int) {
 	b.Requests = wide(b.Requests, n)
+	b.Heard = wide(b.Heard, n)
 	b.NoFirstByte = wide(b.NoFirstByte, n)
 	b.AfterSample = wide(b.AfterSample, n)
 	b.PrefillTokens = wide(b.PrefillTokens, n)
@@ -139,7 +140,7 @@ func wide[T any](column []T, n int) []T {
 
 // reset empties the cells of a slot.
 func (b *Books) reset(id ID, perToken time.Duration) {
-	b.Requests[id], b.NoFirstByte[id], b.AfterSample[id] = 0, 0, 0
+	b.Requests[id], b.Heard[id], b.NoFirstByte[id], b.AfterSample[id] = 0, 0, 0, 0
 	b.PrefillTokens[id], b.DecodeTokens[id] = 0, 0
 	b.BacklogEnds[id], b.PrefillPerToken[id] = 0, perToken
 	b.SinceSample[id] = 0
