@@ -120,6 +120,29 @@ func (s *Scheduler) retire() {
 // Pools returns the pools of the scheduler's configuration. They must not be modified.
 func (s *Scheduler) Pools() []*pool.Pool { return s.o.Pools }
 
+// Hear takes in what another replica tells of its bookings in one of the pools: m holds them, and plugins learn what prompts
+// engines were given. It returns how many events were of no use.
+func (s *Scheduler) Hear(now pool.Instant, p *pool.Pool, m *pool.Mirror, events []pool.Event) (useless int) {
+	useless = p.Hear(now, m, events)
+	s = s.Current()
+	if i := slices.Index(s.o.Pools, p); i >= 0 {
+		members := p.Snapshot()
+		for k := range events {
+			e := &events[k]
+			if e.Kind != pool.Brought {
+				continue
+			}
+			if id, ok := members.Lookup(e.To); ok {
+				s.o.Built.Hear(i, now, members.Slots[id].Ref, e.Chain, int(e.Tokens))
+			} else {
+				useless++
+			}
+		}
+	}
+	s.poolChanged(now)
+	return useless
+}
+
 // Health returns how an endpoint of the pool with this index is, where somebody watches over it.
 func (s *Scheduler) Health(poolIndex int, now pool.Instant, of pool.Ref) (h plugins.Health, ok bool) {
 	return s.o.Built.Health(poolIndex, now, of)

@@ -34,7 +34,7 @@ type Hot struct {
 	// MinTokens is the length from which on a prefix counts.
 	MinTokens int64 `json:"minTokens" schema:"min=1"`
 
-	pools []*popular // by the pool's place in the configuration; guarded by its lock
+	pools []*popular // by the pool's place in the configuration
 
 	prompt   plugins.RequestValue[int64]
 	hashes   plugins.RequestValue[[]uint64]
@@ -53,6 +53,7 @@ type Hot struct {
 var (
 	_ plugins.Observer = (*Hot)(nil)
 	_ plugins.Heir     = (*Hot)(nil)
+	_ plugins.Hearer   = (*Hot)(nil)
 )
 
 // NewHot returns a Hot with its defaults.
@@ -72,7 +73,7 @@ func (h *Hot) Provision(b *plugins.Builder) error {
 	return nil
 }
 
-// Inherit shares the counts of each pool that stays: the pool's lock guards them, whichever configuration decides.
+// Inherit shares the counts of each pool that stays, whichever configuration decides.
 func (h *Hot) Inherit(from any, pools []int) {
 	for i, was := range pools {
 		if was >= 0 {
@@ -95,6 +96,8 @@ func (h *Hot) Observe(c *plugins.Cycle, _ *pool.Books) {
 	}
 	now := time.Duration(c.Now).Seconds()
 	counts := h.pools[c.PoolIndex]
+	counts.mu.Lock()
+	defer counts.mu.Unlock()
 	perBlock := max(prompt/int64(len(hashes)), 1)
 	most, second := h.longest(c)
 	mean := h.mean(c)
@@ -138,6 +141,18 @@ func (h *Hot) Observe(c *plugins.Cycle, _ *pool.Books) {
 	if id, ok := h.idlest(c, held, found.Blocks); ok {
 		h.copies.Of(c)[id] = true
 		counts.of[place].copyAt = now + h.loads.Of(c)[id].Prefill(float64(length), 0)/1000
+	}
+}
+
+// Hear counts a request that another replica decided.
+func (h *Hot) Hear(poolIndex int, now pool.Instant, _ pool.Ref, chain []uint64, blockTokens int) {
+	counts := h.pools[poolIndex]
+	counts.mu.Lock()
+	defer counts.mu.Unlock()
+	for depth, blocks := 0, 1; depth < maxDepths && blocks <= len(chain); depth, blocks = depth+1, 2*blocks {
+		if int64(blockTokens)*int64(blocks) >= h.MinTokens {
+			counts.touch(chain[blocks-1], time.Duration(now).Seconds())
+		}
 	}
 }
 

@@ -1,12 +1,16 @@
 package kvindex
 
-import "math"
+import (
+	"math"
+	"sync"
+)
 
 // popular counts which prefixes are asked for most, by the hash of their last block, in bounded memory: space-saving (Metwally,
 // Agrawal, El Abbadi 2005) with counts that decay. A prefix that is not counted takes the place of the least one and inherits
 // its count as the error of its own. Most prefixes come once: who is not known yet only leaves a mark, and is counted when it
 // comes again before another one has left its own there.
 type popular struct {
+	mu     sync.Mutex // for Hot: decisions and what is heard of others come from different goroutines
 	of     [counted]prefix
 	weight [counted]float64 // apart, since the least is looked for at each miss
 	heads  [buckets]int16   // first of a chain through prefix.next; 0 is none, i+1 is i

@@ -82,6 +82,7 @@ var (
 	_ plugins.ResponseHook = (*Producer)(nil)
 	_ plugins.Settler      = (*Producer)(nil)
 	_ plugins.Heir         = (*Producer)(nil)
+	_ plugins.Hearer       = (*Producer)(nil)
 )
 
 // NewProducer returns a Producer with its defaults.
@@ -239,8 +240,15 @@ func (p *Producer) Booked(r *plugins.Request, legs []plugins.Leg, books *pool.Bo
 			deadline = ends + pool.Instant(p.UnconfirmedTTLMs)*pool.Instant(time.Millisecond)
 		}
 		credits = append(credits, plugins.PrefixCredit(p.indexes[r.PoolIndex].Claim(r.Snapshot.Slots[id].Ref, hashes, p.tokensOfBlock(r), otherwise, r.Now, ends, deadline)))
+		books.Bring(r.Snapshot.Slots[id].Ref, hashes, p.tokensOfBlock(r))
 	}
 	p.credits.Set(r, credits)
+}
+
+// Hear credits an endpoint with a prompt that another replica has sent there. It stands on nobody's account: should the endpoint
+// not serve it, it goes as those do that are not asked for.
+func (p *Producer) Hear(poolIndex int, _ pool.Instant, to pool.Ref, chain []uint64, blockTokens int) {
+	p.indexes[poolIndex].Credit(to, chain, blockTokens, int64(p.LRUCapacityPerServer)*int64(p.blockTokens))
 }
 
 // Commit writes what was claimed.

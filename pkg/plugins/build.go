@@ -488,6 +488,15 @@ func (b *Built) Attach(pools []*pool.Pool, sink reason.Sink) {
 	}
 }
 
+// Hear tells of a request that another replica decided; see [Hearer].
+func (b *Built) Hear(poolIndex int, now pool.Instant, to pool.Ref, chain []uint64, blockTokens int) {
+	for _, it := range b.instances {
+		if h, ok := it.value.(Hearer); ok {
+			h.Hear(poolIndex, now, to, chain, blockTokens)
+		}
+	}
+}
+
 // PoolIndex returns the index of the pool with this name, or -1.
 func (b *Built) PoolIndex(name string) int {
 	return slices.IndexFunc(b.Spec.Pools, func(p PoolSpec) bool { return p.Name == name })

@@ -190,6 +190,13 @@ type Booker interface {
 	Booked(r *Request, legs []Leg, books *pool.Books)
 }
 
+// Hearer is implemented by a plugin that wants to know of requests that other replicas of the picker decided: Hear says that one
+// with this chain of block hashes, of so many tokens each, was sent to an endpoint. It is called outside the pool's lock and from any
+// goroutine, and keeps no chain.
+type Hearer interface {
+	Hear(poolIndex int, now pool.Instant, to pool.Ref, chain []uint64, blockTokens int)
+}
+
 // Policy is implemented by a plugin that another one names in its parameters, see [Refer], and that serves no point of the
 // framework itself. Serves says as what.
 type Policy interface{ Serves() string }

@@ -268,10 +268,11 @@ func (f *fleetLoad) tells(e *engineLoad) {
 	}
 }
 
-// booked learns the traffic. Bookings since the last decision are that decision's own.
+// booked learns the traffic. Bookings since the last decision are that decision's own, and those of other replicas: where there are
+// such, what they bring on average says whether their prompts are long.
 func (f *fleetLoad) booked(e *engineLoad, t *pool.Tally) {
-	n, work := t.Booked-e.seen.Booked, t.BookedWork-e.seen.BookedWork
-	e.seen.Booked, e.seen.BookedWork = t.Booked, t.BookedWork
+	n, work, heard := t.Booked-e.seen.Booked, t.BookedWork-e.seen.BookedWork, t.Heard-e.seen.Heard
+	e.seen.Booked, e.seen.BookedWork, e.seen.Heard = t.Booked, t.BookedWork, t.Heard
 	f.arrived += n
 	ms := float64(work) * e.prior.prefillMS * f.prefillRatio(e)
 	f.prompts.fade(1 - float64(n)/(float64(n)+256))
@@ -279,7 +280,11 @@ func (f *fleetLoad) booked(e *engineLoad, t *pool.Tally) {
 	f.reuse.fade(1 - float64(n)/(float64(n)+256))
 	f.reuse.add(float64(t.Cached-e.seen.Cached), float64(t.Prompts-e.seen.Prompts))
 	e.seen.Cached, e.seen.Prompts = t.Cached, t.Prompts
-	if f.long {
+	long := f.long
+	if heard > 0 {
+		long = plugins.LongPrompt(ms/float64(n), f.meanPrefill())
+	}
+	if long {
 		e.longMS += ms
 		f.longMS += ms
 	}
