@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"context"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -517,6 +518,7 @@ func scraped(page string, want reason.ID) reached {
 // TestEveryReasonIsReached drives each.
 func TestEveryReasonIsReached(t *testing.T) {
 	all := ways()
+	maps.Copy(all, byReplicas)
 	for _, id := range reason.All() {
 		t.Run(id.String(), func(t *testing.T) {
 			way := all[id]

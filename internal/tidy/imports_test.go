@@ -56,6 +56,7 @@ func house() []room {
 		{"pkg/gateway/extproc/h2", nil, false},
 		{"pkg/gateway/extproc/wire", []string{"pkg/openai"}, false},
 		{"pkg/gateway/proxy", append([]string{"pkg/exchange", "pkg/gateway/clock"}, seen...), false},
+		{"pkg/gateway/replicas", []string{"pkg/exchange", "pkg/pool", "pkg/reason"}, false},
 		{"pkg/gateway/providers", append([]string{"pkg/exchange", "pkg/gateway/clock"}, seen...), false},
 		{"pkg/gateway/ports", append([]string{"pkg/config/files"}, words...), false},
 		{"pkg/gateway/admin", append([]string{"pkg/flow", "pkg/pool/telemetry", "pkg/pool/discovery", "pkg/gateway/clock"}, decided...), false},

@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,6 +23,7 @@ import (
 	"github.com/fairlead/fairlead/pkg/gateway/clock"
 	"github.com/fairlead/fairlead/pkg/gateway/extproc"
 	"github.com/fairlead/fairlead/pkg/gateway/proxy"
+	"github.com/fairlead/fairlead/pkg/gateway/replicas"
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
 )
@@ -117,13 +119,21 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 	})
 	proxied := proxy.New(proxy.Options{Scheduler: current, Clock: clk, Sink: metrics, Log: log, Observe: metrics.ObserveDecision})
 	defer proxied.Close()
+	told := replicas.Self{ID: strconv.FormatUint(randomSeed(), 36), Scheduler: current, Clock: clk.Now, Sink: metrics}
 	servers := servers{failed: make(chan error, 8)}
 	if err := servers.open(run, f, log, metrics, picker, proxied,
 		admin.New(admin.Options{
 			Metrics: metrics, Scheduler: current, Clock: clk.Now, AllowEmpty: f.allowEmpty,
 			Config: r.inForce, Draining: ctx.Done(), Profiles: f.pprof,
-		}), start); err != nil {
+		}), replicas.NewTeller(told, replicas.DefaultKeptBytes), start); err != nil {
 		return err
+	}
+	if len(f.replicas) > 0 {
+		identity, err := f.replicaIdentity()
+		if err != nil {
+			return err
+		}
+		start(replicas.NewListener(replicas.ListenerOptions{Self: told, Names: f.replicas, TLS: identity, Log: log}).Run)
 	}
 	r.follow(start)
 	picker.SetReady(true)

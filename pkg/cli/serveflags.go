@@ -33,6 +33,11 @@ type serveFlags struct {
 	grpcPort, healthPort, metricsPort, debugPort       int
 	listen                                             string
 
+	replicas       []string
+	replicaPort    int
+	replicaBind    string
+	replicaCertDir string
+
 	secure                          bool
 	certPath, listenCertPath        string
 	metricsCertDir, metricsClientCA string
@@ -88,6 +93,10 @@ func (f *serveFlags) register(c *cobra.Command, mode string) {
 	fs.StringVar(&f.debugBind, "debug-bind", "127.0.0.1", "address that --debug-port binds; empty for all")
 	fs.BoolVar(&f.pprof, "enable-pprof", true, "serve Go's profiles under /debug/pprof")
 	fs.StringVar(&f.listen, "listen", listen, "address and port of the embedded proxy; empty for none")
+	fs.StringSliceVar(&f.replicas, "replicas", nil, "where replicas of this picker tell each other what they book, host:port; a host stands for all its addresses, as a headless Service does, the own one among them. Empty: they do not")
+	fs.IntVar(&f.replicaPort, "replica-port", 0, "port on which this replica tells what it books; 0: that of the first of --replicas")
+	fs.StringVar(&f.replicaBind, "replica-bind", "", "address that --replica-port binds")
+	fs.StringVar(&f.replicaCertDir, "replica-cert-dir", "", "directory with tls.crt and tls.key of this replica and ca.crt, which signs those of all; empty tells in plaintext")
 	fs.BoolVar(&f.secure, "secure-serving", true, "serve --grpc-port with TLS; without --cert-path under a self-signed certificate")
 	fs.StringVar(&f.certPath, "cert-path", "", "directory with tls.crt and tls.key of --grpc-port")
 	fs.StringVar(&f.listenCertPath, "listen-cert-path", "", "directory with tls.crt and tls.key of --listen; empty serves plaintext")
@@ -149,7 +158,7 @@ func (f *serveFlags) check(given func(flag string) bool) error {
 	for _, p := range []struct {
 		flag string
 		port int
-	}{{"--grpc-port", f.grpcPort}, {"--grpc-health-port", f.healthPort}, {"--metrics-port", f.metricsPort}, {"--debug-port", f.debugPort}} {
+	}{{"--grpc-port", f.grpcPort}, {"--grpc-health-port", f.healthPort}, {"--metrics-port", f.metricsPort}, {"--debug-port", f.debugPort}, {"--replica-port", f.replicaPort}} {
 		if p.port < 0 || p.port > 65535 {
 			return fmt.Errorf("%s is %d; 0 to 65535", p.flag, p.port)
 		}
@@ -187,6 +196,9 @@ func (f *serveFlags) check(given func(flag string) bool) error {
 		return fmt.Errorf("--max-concurrent-streams is %d; at most %d", f.maxStreams, math.MaxInt32)
 	case f.drain < 0:
 		return fmt.Errorf("--drain-timeout is %v; 0 or more", f.drain)
+	}
+	if err := f.checkReplicas(); err != nil {
+		return err
 	}
 	f.exchange.Full = f.responseMode == "full"
 	for _, b := range []struct {

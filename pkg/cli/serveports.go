@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/pkg/gateway/extproc"
 	"github.com/fairlead/fairlead/pkg/gateway/ports"
 	"github.com/fairlead/fairlead/pkg/gateway/proxy"
+	"github.com/fairlead/fairlead/pkg/gateway/replicas"
 	"github.com/fairlead/fairlead/pkg/reason"
 )
 
@@ -41,9 +42,9 @@ type port struct {
 
 // open opens every listener before any serves, so that a port that is taken is told at once.
 func (s *servers) open(ctx context.Context, f *serveFlags, log *slog.Logger, sink reason.Sink, picker *extproc.Server, proxied http.Handler,
-	administered admin.Handlers, follow func(func(context.Context))) error {
+	administered admin.Handlers, teller http.Handler, follow func(func(context.Context))) error {
 	secure := tlsFiles{f: f, log: log, follow: follow}
-	wanted, err := s.ports(ctx, f, log, sink, picker, proxied, administered, &secure)
+	wanted, err := s.ports(ctx, f, log, sink, picker, proxied, administered, teller, &secure)
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func (p *port) listen() (net.Listener, error) {
 
 // ports are those that the flags ask for.
 func (s *servers) ports(ctx context.Context, f *serveFlags, log *slog.Logger, sink reason.Sink, picker *extproc.Server, proxied http.Handler,
-	administered admin.Handlers, secure *tlsFiles) (open []port, err error) {
+	administered admin.Handlers, teller http.Handler, secure *tlsFiles) (open []port, err error) {
 	// What net/http has to say is about single connections of strangers: as many lines as they like, with their addresses.
 	strangers := slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	if f.grpcPort != 0 {
@@ -100,6 +101,14 @@ func (s *servers) ports(ctx context.Context, f *serveFlags, log *slog.Logger, si
 	if f.debugPort != 0 {
 		open = append(open, port{name: "debug", flag: "--debug-port", host: f.debugBind, number: f.debugPort, how: plaintext,
 			serve: s.http(&http.Server{Handler: administered.Debug, ReadHeaderTimeout: 10 * time.Second, ErrorLog: strangers}, nil)})
+	}
+	if len(f.replicas) > 0 {
+		p := port{name: "replicas", flag: "--replica-port", host: f.host(f.replicaBind), number: f.replicaPort, max: replicaConnections}
+		if p.tls, p.how, err = secure.forReplicas(); err != nil {
+			return nil, err
+		}
+		p.serve = s.http(replicas.Server(teller, strangers), p.tls)
+		open = append(open, p)
 	}
 	if f.listen != "" {
 		p := port{name: "proxy", flag: "--listen", host: f.listen, number: -1, max: f.maxConnections}

@@ -47,7 +47,7 @@ var refusedFlags = []struct {
 	{"pool-name", 's', "discovery by InferencePool is not available in this version; list the endpoints in a file and give --endpoints FILE"},
 	{"endpoint-selector", 's', "discovery by labels of pods is not available in this version; list the endpoints in a file and give --endpoints FILE"},
 	{"endpoint-target-ports", 's', "ports stand in the endpoint file; give --endpoints FILE"},
-	{"ha-enable-leader-election", 'b', "replicas elect no leader here: each serves; run one, or several that decide by themselves"},
+	{"ha-enable-leader-election", 'b', "replicas elect no leader here: each serves; run several, which tell each other what they book (--replicas)"},
 	{"disable-endpoint-subset-filter", 'b', "a subset hint is always honoured; remove what writes envoy.lb.subset_hint"},
 	{"emit-endpoint-scores", 'b', "scores are shown by fairlead explain, not in headers"},
 	{"total-queued-requests-metric", 's', "name the engine's metrics in a core-metrics-extractor of the configuration"},

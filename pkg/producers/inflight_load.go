@@ -24,7 +24,7 @@ type InFlightLoad struct {
 	// PrefixMatchInfoProducerName names the plugin whose match is taken off prompts. Empty: the one that the configuration has.
 	PrefixMatchInfoProducerName string `json:"prefixMatchInfoProducerName,omitempty"`
 
-	// SyncCrossReplicaState has no effect: replicas do not tell each other of their bookings.
+	// SyncCrossReplicaState has no effect: replicas tell each other of their bookings where --replicas is given, whatever this says.
 	SyncCrossReplicaState bool `json:"syncCrossReplicaState"`
 
 	tokens plugins.EndpointValues[int64]
@@ -42,7 +42,7 @@ func NewInFlightLoad() *InFlightLoad { return &InFlightLoad{SyncCrossReplicaStat
 func (l *InFlightLoad) Provision(b *plugins.Builder) error {
 	l.tokens = plugins.Provides(b, plugins.InFlightTokens)
 	if l.SyncCrossReplicaState {
-		b.Warn("syncCrossReplicaState", "syncCrossReplicaState has no effect: replicas do not tell each other of their bookings; remove it")
+		b.Warn("syncCrossReplicaState", "syncCrossReplicaState has no effect: replicas tell each other of their bookings where --replicas is given; remove it")
 	}
 	var errs []error
 	refuse := func(given bool, name, why string) {

@@ -95,6 +95,12 @@ const (
 	EjectionWithheld
 	HealthIgnored
 
+	// Without status: replicas that tell each other of their bookings.
+	ReplicaLost
+	ReplicaBehind
+	ReplicaRefused
+	HearsayUnknown
+
 	// Without status: the load model.
 	FactMissing
 	// Without status: what is known of caches.
@@ -347,4 +353,16 @@ var table = [...]Row{
 	HealthIgnored: {Code: "health_ignored",
 		Means:  "no candidate was well, and the request went to one that is not",
 		Remedy: "check the pool's model servers"},
+	ReplicaLost: {Code: "replica_lost",
+		Means:  "another replica of the picker is not heard any more; what it had booked counts as ended until it is",
+		Remedy: "normal when a replica restarts; else check the network between replicas and the other one's log"},
+	ReplicaBehind: {Code: "replica_behind",
+		Means:  "another replica takes in more slowly what this one books than it is told, and is told anew all that is open",
+		Remedy: "check the other replica's processor and the network between them"},
+	ReplicaRefused: {Code: "replica_refused",
+		Means:  "a replica that --replicas names cannot be found, or does not tell what it books; the detail says why",
+		Remedy: "check --replicas, its certificates and network policies, and that all replicas have the same pools"},
+	HearsayUnknown: {Code: "hearsay_unknown",
+		Means:  "another replica told of an endpoint or a booking that this one does not know",
+		Remedy: "normal for a moment when endpoints come and go; else check that all replicas see the same endpoints"},
 }

@@ -16,6 +16,7 @@ type Line struct {
 	Endpoint         string  `json:"endpoint"`
 	Address          string  `json:"address"`
 	Requests         int32   `json:"requests"`
+	Heard            int32   `json:"heard,omitempty"` // of the requests, those that other replicas told of
 	NoFirstByte      int32   `json:"noFirstByte"`
 	AfterSample      int32   `json:"afterSample"`
 	PrefillTokens    int64   `json:"prefillTokens"`
@@ -59,7 +60,7 @@ func readBooks(now pool.Instant, s *exchange.Scheduler) Books {
 				e, sample := &snap.Slots[id], &b.Samples[id]
 				l := Line{
 					Pool: p.Name, Endpoint: strings.ToValidUTF8(plugins.EndpointName(e), "\uFFFD"), Address: e.Addr.String(),
-					Requests: b.Requests[id], NoFirstByte: b.NoFirstByte[id], AfterSample: b.AfterSample[id],
+					Requests: b.Requests[id], Heard: b.Heard[id], NoFirstByte: b.NoFirstByte[id], AfterSample: b.AfterSample[id],
 					PrefillTokens: b.PrefillTokens[id], DecodeTokens: b.DecodeTokens[id],
 					Sample: sample.State(now, p.StaleAfter()).String(), SampleAgeSeconds: -1,
 					Waiting: sample.Waiting, Running: sample.Running, KVUsage: sample.KVUsage,

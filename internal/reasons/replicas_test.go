@@ -1,0 +1,83 @@
+package reasons
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/gateway/replicas"
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
+)
+
+// hearing is a reason that a replica comes to which hears what another one serves. then runs when the stream is asked for.
+func hearing(id reason.ID, serve func(w *world, to http.ResponseWriter, r *http.Request)) reached {
+	return func(t *testing.T) *heard {
+		w := newWorld(t, byChance, nil)
+		server := httptest.NewServer(http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) { serve(w, to, r) }))
+		self := self(w)
+		l := replicas.NewListener(replicas.ListenerOptions{Self: self, Names: []string{server.Listener.Addr().String()}, Log: slog.New(slog.DiscardHandler)})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); l.Run(ctx) }()
+		w.wait(t, id)
+		cancel()
+		<-done
+		server.Close()
+		return w.heard
+	}
+}
+
+func self(w *world) replicas.Self {
+	return replicas.Self{ID: "self", Scheduler: func() *exchange.Scheduler { return w.s }, Clock: func() pool.Instant { return w.now }, Sink: w}
+}
+
+// says serves a stream with these bytes, which stays open if it is to last.
+func says(text string, lasts bool) func(*world, http.ResponseWriter, *http.Request) {
+	return func(_ *world, to http.ResponseWriter, r *http.Request) {
+		to.Header().Set(replicas.Header, "other")
+		_, _ = to.Write([]byte(text))
+		if lasts {
+			_ = http.NewResponseController(to).Flush()
+			<-r.Context().Done()
+		}
+	}
+}
+
+// byReplicas are the reasons of replicas that tell each other of their bookings.
+var byReplicas = map[reason.ID]reached{
+	reason.ReplicaRefused: hearing(reason.ReplicaRefused, func(_ *world, to http.ResponseWriter, _ *http.Request) { to.WriteHeader(http.StatusOK) }),
+	reason.ReplicaLost:    hearing(reason.ReplicaLost, says(string(rune(pool.Anew)), false)),
+	reason.HearsayUnknown: hearing(reason.HearsayUnknown, says(string([]byte{byte(pool.Ended), 1, 1}), true)),
+	reason.ReplicaBehind: hearing(reason.ReplicaBehind, func(w *world, to http.ResponseWriter, r *http.Request) {
+		me := self(w)
+		me.ID = "other"
+		began := false
+		// The journal keeps less than one event; it is read from when the stream has begun.
+		replicas.NewTeller(me, 4).ServeHTTP(writes(to, func() {
+			if !began {
+				began = true
+				w.pools[0].Decide(func(s *pool.Snapshot, b *pool.Books) { b.Book(s.Slots[0].Ref, pool.Load{}, w.now+1) })
+			}
+		}), r)
+	}),
+}
+
+// writing is a response of which somebody is told.
+type writing struct {
+	http.ResponseWriter
+	told func()
+}
+
+func writes(w http.ResponseWriter, told func()) http.ResponseWriter { return &writing{w, told} }
+
+func (w *writing) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *writing) Write(b []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(b)
+	w.told()
+	return n, err
+}

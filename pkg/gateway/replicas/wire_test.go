@@ -1,0 +1,113 @@
+package replicas
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net/netip"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/fairlead/fairlead/pkg/pool"
+)
+
+var (
+	v4 = netip.MustParseAddrPort("10.0.0.1:8000")
+	v6 = netip.MustParseAddrPort("[2001:db8::1]:8000")
+)
+
+func every() []pool.Event {
+	load := pool.Load{UncachedPrefill: 1234567, Decode: 256, Cached: 99, Silent: true}
+	return []pool.Event{
+		{Kind: pool.Anew},
+		{Kind: pool.Booked, Booking: pool.Booking{Slot: 300, Generation: 1<<32 - 1}, To: v4, Load: load, Left: 10 * time.Minute},
+		{Kind: pool.Brought, To: v6, Tokens: 64, Chain: []uint64{1, 1<<64 - 1, 3}},
+		{Kind: pool.Moved, Booking: pool.Booking{Slot: 300, Generation: 1<<32 - 1}, To: v6, Load: pool.Load{Decode: 1}},
+		{Kind: pool.Begun, Booking: pool.Booking{Slot: 1, Generation: 2}},
+		{Kind: pool.Told, Booking: pool.Booking{Slot: 1, Generation: 2}, Tokens: 77},
+		{Kind: pool.Ended, Booking: pool.Booking{Slot: 1, Generation: 2}},
+	}
+}
+
+func TestEventsComeBackAsTheyWere(t *testing.T) {
+	var b []byte
+	for _, e := range every() {
+		b = append(appendEvent(b, &e), alive)
+	}
+	r := reader{from: bufio.NewReader(bytes.NewReader(b))}
+	for _, want := range every() {
+		if got, err := r.event(); err != nil || !reflect.DeepEqual(got, want) {
+			t.Fatalf("got %+v, %v; want %+v", got, err, want)
+		}
+		if got, err := r.event(); err != nil || got.Kind != alive {
+			t.Fatalf("got %+v, %v; want a sign of life", got, err)
+		}
+	}
+	if _, err := r.event(); err != io.EOF {
+		t.Errorf("at the end: %v", err)
+	}
+}
+
+func TestALongChainIsCut(t *testing.T) {
+	e := pool.Event{Kind: pool.Brought, To: v4, Tokens: 64, Chain: make([]uint64, chainMost+1)}
+	r := reader{from: bufio.NewReader(bytes.NewReader(appendEvent(nil, &e)))}
+	if got, err := r.event(); err != nil || len(got.Chain) != chainMost {
+		t.Errorf("%d blocks, %v; want %d", len(got.Chain), err, chainMost)
+	}
+}
+
+func TestWhatIsNoEventIsRefused(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		text []byte
+	}{
+		{"an unknown kind", []byte{200}},
+		{"a slot beyond 32 bits", []byte{byte(pool.Ended), 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f, 1}},
+		{"an address of three bytes", []byte{byte(pool.Brought), 3, 1, 2, 3}},
+		{"a chain without end", append(appendAddress([]byte{byte(pool.Brought)}, v4), 64, 0xff, 0xff, 0xff, 0x7f)},
+		{"a load that no prompt has", append(appendAddress([]byte{byte(pool.Moved), 1, 1}, v4), 0xff, 0xff, 0xff, 0xff, 0xff, 0x1f)},
+	} {
+		r := reader{from: bufio.NewReader(bytes.NewReader(row.text))}
+		if e, err := r.event(); !errors.Is(err, errNoEvent) {
+			t.Errorf("%s: %+v, %v", row.name, e, err)
+		}
+	}
+	for _, e := range every()[1:] {
+		whole := appendEvent(nil, &e)
+		for n := 1; n < len(whole); n++ {
+			r := reader{from: bufio.NewReader(bytes.NewReader(whole[:n]))}
+			if _, err := r.event(); !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Errorf("kind %d cut to %d of %d bytes: %v", e.Kind, n, len(whole), err)
+			}
+		}
+	}
+}
+
+func FuzzReader(f *testing.F) {
+	var all []byte
+	for _, e := range every() {
+		all = appendEvent(all, &e)
+	}
+	f.Add(all)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		r := reader{from: bufio.NewReader(bytes.NewReader(text))}
+		for {
+			e, err := r.event()
+			if err != nil {
+				return
+			}
+			if len(e.Chain) > chainMost {
+				t.Fatalf("%d blocks", len(e.Chain))
+			}
+			if e.Kind == alive {
+				continue
+			}
+			again := reader{from: bufio.NewReader(bytes.NewReader(appendEvent(nil, &e)))}
+			if back, err := again.event(); err != nil || back.Kind != e.Kind || back.Booking != e.Booking || back.To != e.To || back.Load != e.Load {
+				t.Fatalf("%+v came back as %+v, %v", e, back, err)
+			}
+		}
+	})
+}
