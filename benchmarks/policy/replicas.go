@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/pool"
@@ -15,13 +16,15 @@ import (
 const maxReplicas = 64
 
 // replicated reads replicas=N:NAME, which is N schedulers of the policy NAME beside each other, as behind a service: each
-// request comes to one of them, drawn, and each knows its own bookings alone. Readings and cache events of engines come to all.
+// request comes to one of them, drawn, and each knows its own bookings alone. Readings and cache events of engines come to all. In
+// replicas=N@T:NAME they tell each other what they book, which arrives after the time T, such as 2ms.
 func replicated(name string) (Policy, bool, error) {
 	rest, ok := strings.CutPrefix(name, "replicas=")
 	if !ok {
 		return Policy{}, false, nil
 	}
 	count, of, ok := strings.Cut(rest, ":")
+	count, late, tell := strings.Cut(count, "@")
 	n, err := strconv.Atoi(count)
 	if !ok || err != nil || n < 1 || n > maxReplicas {
 		return Policy{}, true, fmt.Errorf("policy %q: want replicas=N:NAME with N from 1 to %d", name, maxReplicas)
@@ -29,6 +32,12 @@ func replicated(name string) (Policy, bool, error) {
 	p, err := Named(of)
 	if err != nil {
 		return Policy{}, true, err
+	}
+	delay := time.Duration(0)
+	if tell {
+		if delay, err = time.ParseDuration(late); err != nil || delay < time.Millisecond || delay > time.Minute {
+			return Policy{}, true, fmt.Errorf("policy %q: what replicas tell arrives after %q; want a duration from 1ms to 1m", name, late)
+		}
 	}
 	one := p.make
 	p.Name, p.Text, p.make = name, "", func(seed uint64) (fleet.Decider, error) {
@@ -39,6 +48,11 @@ func replicated(name string) (Policy, bool, error) {
 				return nil, err
 			}
 			r.all = append(r.all, d)
+		}
+		if tell {
+			if err := r.acquaint(pool.Instant(delay)); err != nil {
+				return nil, fmt.Errorf("policy %q: %w", name, err)
+			}
 		}
 		if p.Hears {
 			return hearing{r}, nil
@@ -53,6 +67,7 @@ type replicas struct {
 	all    []fleet.Decider
 	random *rand.Rand
 	at     map[uint64]int // whose a request is that has not ended
+	*grapevine
 }
 
 func (r *replicas) Members(now pool.Instant, m []pool.Endpoint) {
@@ -120,5 +135,23 @@ func (r *replicas) Due(now pool.Instant, released []fleet.Answer) (_ []fleet.Ans
 			next = due
 		}
 	}
+	if at := r.spread(now, len(r.at) > 0); at != 0 && (next == 0 || at < next) {
+		next = at
+	}
 	return released, next
+}
+
+// Left says what is still booked or under way at any of them, once all have heard what was told; empty for nothing. See
+// [Production.Left].
+func (r *replicas) Left() string {
+	var left []string
+	r.flush()
+	for i, d := range r.all {
+		if l, ok := d.(interface{ Left() string }); ok {
+			if what := l.Left(); what != "" {
+				left = append(left, fmt.Sprintf("replica %d: %s", i, what))
+			}
+		}
+	}
+	return strings.Join(left, "; ")
 }

@@ -30,12 +30,46 @@ func TestReplicas(t *testing.T) {
 	}
 }
 
+// Replicas that tell each other at once decide nearly as one does, and in the end nothing is left with any of them.
+func TestReplicasThatTellEachOther(t *testing.T) {
+	spec := conversation(t, 400)
+	hits := func(r *fleet.Result) (cached, prompt int64) {
+		for i := range r.Outcomes {
+			o := &r.Outcomes[i]
+			if o.Status != fleet.Completed {
+				t.Errorf("request %d: %+v", i, o)
+			}
+			cached, prompt = cached+int64(o.Cached), prompt+int64(o.Prompt)
+		}
+		return cached, prompt
+	}
+	alone, _ := run(t, policy.Default, spec, 3, nil)
+	silent, _ := run(t, "replicas=4:default", spec, 3, nil)
+	told, d := run(t, "replicas=4@2ms:default", spec, 3, nil)
+	again, _ := run(t, "replicas=4@2ms:default", spec, 3, nil)
+	if digest(told) != digest(again) {
+		t.Error("two runs with one seed differ")
+	}
+	one, all := hits(alone)
+	few, _ := hits(silent)
+	most, _ := hits(told)
+	if share := func(n int64) float64 { return float64(n) / float64(all) }; share(most) < share(one)-0.05 || share(few) > share(most)-0.1 {
+		t.Errorf("found in caches: %.3f by four that tell each other, %.3f by four that do not, %.3f by one alone", share(most), share(few), share(one))
+	}
+	if left := d.(interface{ Left() string }).Left(); left != "" {
+		t.Errorf("left: %s", left)
+	}
+}
+
 func TestBadReplicas(t *testing.T) {
 	for name, want := range map[string]string{
-		"replicas=4":         "want replicas=N:NAME",
-		"replicas=0:default": "from 1 to 64",
-		"replicas=x:default": "want replicas=N:NAME",
-		"replicas=2:nobody":  `"nobody"`,
+		"replicas=4":             "want replicas=N:NAME",
+		"replicas=0:default":     "from 1 to 64",
+		"replicas=x:default":     "want replicas=N:NAME",
+		"replicas=2:nobody":      `"nobody"`,
+		"replicas=2@:default":    "want a duration from 1ms to 1m",
+		"replicas=2@1us:default": "want a duration from 1ms to 1m",
+		"replicas=2@1h:default":  "want a duration from 1ms to 1m",
 	} {
 		if _, err := policy.Named(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", name, err, want)
