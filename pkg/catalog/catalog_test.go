@@ -21,7 +21,7 @@ func TestEveryEntryServesAnExtensionPoint(t *testing.T) {
 			names[name] = true
 		}
 		switch e.New().(type) {
-		case plugins.Stage, plugins.Describer, plugins.Producer, plugins.Observer, plugins.Filter, plugins.Scorer, plugins.Picker, plugins.ProfileHandler,
+		case plugins.Stage, plugins.Describer, plugins.Producer, plugins.Observer, plugins.Admitter, plugins.Filter, plugins.Scorer, plugins.Picker, plugins.ProfileHandler,
 			plugins.RequestHook, plugins.AttemptHook, plugins.ResponseHook, plugins.AnswerHook, plugins.Settler, plugins.Policy:
 		default:
 			t.Errorf("%s serves no extension point", e.Type)

@@ -143,6 +143,7 @@ func poolText(b *bytes.Buffer, p plugins.PoolLayout) {
 	line("before admission", p.Describers)
 	line("per decision", p.Producers)
 	line("look at books", p.Observers)
+	line("may refuse", p.Admitters)
 	for _, prof := range p.Profiles {
 		fmt.Fprintf(b, "  profile %s\n", prof.Name)
 		filters := "none"

@@ -70,6 +70,7 @@ const (
 	pointScore
 	pointPick
 	pointChosen
+	pointAdmit
 )
 
 type removal struct {
@@ -142,6 +143,12 @@ func (c *Cycle) Decide(books *pool.Books) (legs []Leg, no *reason.Refusal) {
 		for _, it := range c.plan.observers {
 			c.call(it, pointObserve)
 			it.value.(Observer).Observe(c, books)
+		}
+		for _, it := range c.plan.admitters {
+			c.call(it, pointAdmit)
+			if no = it.value.(Admitter).Admit(c); no != nil {
+				return
+			}
 		}
 		c.call(c.plan.handler, pointHandle)
 		legs, no = c.plan.handler.value.(ProfileHandler).Handle(c)

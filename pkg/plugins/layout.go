@@ -42,6 +42,7 @@ type PoolLayout struct {
 	Describers    []string        `json:"describers,omitempty"` // make facts of the request, after it was resolved
 	Producers     []string        `json:"producers,omitempty"`  // make facts per endpoint, in each decision
 	Observers     []string        `json:"observers,omitempty"`  // look at samples and books
+	Admitters     []string        `json:"admitters,omitempty"`  // may refuse a request when its endpoints are known
 	Profiles      []ProfileLayout `json:"profiles"`
 	RequestHooks  []string        `json:"requestHooks,omitempty"`
 	ResponseHooks []string        `json:"responseHooks,omitempty"`
@@ -139,7 +140,7 @@ func (p *Plan) layout(l *Layout, ran map[*instance]bool) PoolLayout {
 		return out
 	}
 	out := PoolLayout{Name: p.Pool.Name, Models: p.Pool.Models, Handler: p.handler.name, Describers: named(p.describers),
-		Producers: named(p.producers), Observers: named(p.observers), RequestHooks: named(p.commits), ResponseHooks: named(p.responds),
+		Producers: named(p.producers), Observers: named(p.observers), Admitters: named(p.admitters), RequestHooks: named(p.commits), ResponseHooks: named(p.responds),
 		AttemptHooks: named(p.attempts), AnswerHooks: named(p.answers)}
 	ran[p.handler] = true
 	for _, prof := range p.profiles {

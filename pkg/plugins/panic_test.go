@@ -45,6 +45,7 @@ func (b *bomb) Drain()                                         {}
 func (b *bomb) Describe(*plugins.Request)                      { b.off("describe") }
 func (b *bomb) Produce(*plugins.Cycle)                         { b.off("produce") }
 func (b *bomb) Observe(*plugins.Cycle, *pool.Books)            { b.off("observe") }
+func (b *bomb) Admit(*plugins.Cycle) *reason.Refusal           { b.off("admit"); return nil }
 func (b *bomb) Filter(*plugins.Cycle, plugins.Bits)            { b.off("filter") }
 func (b *bomb) Score(*plugins.Cycle, []float64)                { b.off("score") }
 func (b *bomb) Pick(_ *plugins.Cycle, _ []float64, _ int, best []int) []int {
@@ -90,7 +91,7 @@ func life(t *testing.T, w *world) *reason.Refusal {
 }
 
 func TestAPanicFailsItsOwnRequest(t *testing.T) {
-	refuses := []string{"enter", "fits", "describe", "produce", "observe", "filter", "score", "pick", "handle"}
+	refuses := []string{"enter", "fits", "describe", "produce", "observe", "admit", "filter", "score", "pick", "handle"}
 	goesOn := []string{"booked", "commit", "respond", "settle", "tick", "admitted", "leave"}
 	for _, at := range append(append(refuses, goesOn...), "next", "nowhere") {
 		t.Run(at, func(t *testing.T) {

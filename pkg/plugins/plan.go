@@ -19,6 +19,7 @@ type Plan struct {
 	producers  []*instance      // plugins whose endpoint facts somebody reads
 	observers  []*instance      // those of them that look at samples and books
 	witnesses  []*instance      // those of them that look at what was chosen
+	admitters  []*instance      // those who may refuse a request before a profile runs
 	fills      []func(*Cycle)   // endpoint facts that come from the pool
 	bookers    []*instance      // those who are told of bookings inside the lock
 	commits    []*instance      // request hooks of this pool
@@ -66,6 +67,12 @@ func (b *Built) planPool(index int) (*Plan, error) {
 		}
 		p.profiles = append(p.profiles, prof)
 		for _, it := range prof.members() {
+			member[it] = true
+		}
+	}
+	for _, it := range b.instances {
+		if _, ok := it.value.(Admitter); ok {
+			p.admitters = append(p.admitters, it)
 			member[it] = true
 		}
 	}

@@ -140,6 +140,13 @@ type Witness interface {
 	Chosen(c *Cycle, books *pool.Books, legs []Leg)
 }
 
+// Admitter is implemented by a plugin that may refuse a request when all is known of it and of the endpoints that may take it. Admit
+// is called in each cycle, inside the pool's lock, after observers and before any profile runs: what waited in a queue is judged
+// when its turn comes. nil admits. It is pure, reads facts, and belongs to no profile; a replay does not call it.
+type Admitter interface {
+	Admit(c *Cycle) *reason.Refusal
+}
+
 // Filter clears in keep the bit of each candidate that it removes. keep arrives with all bits set and is aligned with
 // c.Candidates. A filter is pure: same facts, parameters and stream, same answer.
 type Filter interface{ Filter(c *Cycle, keep Bits) }
