@@ -313,6 +313,12 @@ schedulingProfiles:
 			w.refuses(reason.DroppedEarly, a)
 			return w.heard
 		},
+		reason.TargetOutOfReach: func(t *testing.T) *heard {
+			w := newWorld(t, byChance+"- type: latency-slo-admitter\n"+batch, nil)
+			_, a := w.ask(seesHeaders, hello, "x-llm-d-inference-objective", "batch", "x-llm-d-slo-ttft-ms", "1")
+			w.refuses(reason.TargetOutOfReach, a)
+			return w.heard
+		},
 		reason.Evicted:         crowded(seesHeaders, nil),
 		reason.NotRevocable:    crowded(exchange.Via{Adapter: "test"}, func(w *world, x *exchange.Exchange) { x.End(w.now, exchange.Ending{From: exchange.FromStream}) }),
 		reason.HookPanic:       noted(with("test-bad-hook"), seesHeaders, hello, nil),

@@ -23,6 +23,7 @@ func Builtin() []plugins.Entry {
 		plugins.Plugin("model-resolver", models.NewResolver),
 		plugins.Plugin("objective-resolver", admission.NewObjectives),
 		plugins.Plugin("probabilistic-admitter", admission.NewProbabilistic),
+		plugins.Plugin("latency-slo-admitter", admission.NewLatencySLO),
 
 		plugins.Plugin("approx-prefix-cache-producer", kvindex.NewProducer).Default(
 			plugins.BlockHashes.Name, plugins.PromptBlocks.Name, plugins.CachedTokens.Name, plugins.CachedBlocks.Name),

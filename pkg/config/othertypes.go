@@ -81,7 +81,7 @@ var otherTypes = [...]otherType{
 	{typ: "session-id-producer", do: doSession}, {typ: "multicluster-approx-prefix-cache-producer", use: "approx-prefix-cache-producer", do: doClusters},
 
 	// Request control.
-	{typ: "disaggregatedset-rollout-screener", do: doDisagg}, {typ: "latency-slo-admitter", do: "remove it: what cannot keep its target is not refused before it is scheduled"},
+	{typ: "disaggregatedset-rollout-screener", do: doDisagg}, {typ: "latency-slo-admitter"},
 	{typ: "probabilistic-admitter"},
 	{typ: "agent-identity", do: doSession}, {typ: "request-attribute-reporter"}, {typ: "destination-endpoint-served-verifier"},
 

@@ -65,6 +65,7 @@ const (
 
 	// Requests below priority 0.
 	DroppedEarly
+	TargetOutOfReach
 	Evicted
 	NotRevocable
 
@@ -260,6 +261,9 @@ var table = [...]Row{
 	DroppedEarly: {Code: "dropped_early", Status: 429, RetryAfter: time.Second, Dropped: "rejected-saturated",
 		Means:  "the request may be dropped, and its pool is getting full",
 		Remedy: "retry after the time that Retry-After gives, or ask by an objective whose priority is not below 0"},
+	TargetOutOfReach: {Code: "target_out_of_reach", Status: 429, RetryAfter: time.Second, Dropped: "rejected-saturated",
+		Means:  "the request may be dropped, and no endpoint is predicted to keep the latency that it asks for",
+		Remedy: "retry after the time that Retry-After gives, ask for a latency that the pool can keep, or by an objective whose priority is not below 0"},
 	Evicted: {Code: "evicted", Status: 429, RetryAfter: time.Second, Dropped: "evicted-priority",
 		Means:  "the request may be dropped, and was taken back before its answer began, for one of higher priority",
 		Remedy: "retry after the time that Retry-After gives, or ask by an objective whose priority is not below 0"},
