@@ -48,13 +48,20 @@ func TestABodyThatTricklesHoldsNoEngine(t *testing.T) {
 	w := newWorld(t, setup{reads: plugins.ReadsBody, options: func(o *exchange.Options) { o.MaxHeldBytes = 1000 }}, e.addr)
 	body := prompt(600)
 	head := "POST " + chatPath + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: " + strconv.Itoa(len(body)) + "\r\n\r\n"
-	c, r := w.raw(head + body[:600])
-	resp, text := (*http.Response)(nil), ""
-	for patience := time.Now().Add(20 * time.Second); time.Now().Before(patience); { // until the first one's bytes have come
+	var c net.Conn
+	var r *bufio.Reader
+	var resp *http.Response
+	var text string
+	for wait := time.Millisecond; wait < 5*time.Second; wait *= 2 {
+		c, r = w.raw(head + body[:600])
+		_ = c.SetReadDeadline(time.Now().Add(wait)) // for its bytes to come first: else it is the one that is refused
+		_, _ = r.Peek(1)
+		_ = c.SetReadDeadline(time.Time{})
 		if resp, text = w.post(body); resp.StatusCode != 200 {
 			break
 		}
 		w.settled()
+		_ = c.Close()
 	}
 	if resp.StatusCode != 503 || !strings.Contains(text, `"code":"held_bytes_full"`) {
 		t.Fatalf("%d %s", resp.StatusCode, text)
