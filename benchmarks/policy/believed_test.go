@@ -114,3 +114,43 @@ func TestWhatIsBelievedOfEngines(t *testing.T) {
 		}
 	}
 }
+
+// It stays so while prompts take half of the engines' time: what prompts are believed to take too much, steps are believed to take too
+// little, and what a first token waits for besides prompts is then taken for prompts again.
+func TestWhatIsBelievedOfBusyEngines(t *testing.T) {
+	profile, err := engine.ProfileFor("h100-sxm", "llama-3.1-8b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []struct {
+		rate, output string
+		within       float64
+	}{
+		{"10", "150", 0.1}, {"40", "150", 0.1}, {"40", "30", 0.1}, {"60", "150", 0.15}, {"60", "30", 0.15}, {"80", "150", 0.35},
+	} {
+		last, d := listening(t)
+		o := fleet.Options{Seed: 1, Decider: d, Until: pool.Instant(150 * time.Second),
+			Source:  requests(t, "blockTokens: 64\nduration: 180s\narrivals: {type: poisson, rate: "+r.rate+"}\nindependent: {input: {type: lognormal, mean: 1000, stdDev: 500, min: 50, max: 8000}, output: {type: lognormal, mean: "+r.output+", stdDev: 20, min: 5, max: 800}}\n"),
+			Signals: fleet.Signals{Every: pool.Instant(time.Second), Age: pool.Instant(50 * time.Millisecond)}}
+		for range 4 {
+			o.Pods = append(o.Pods, fleet.Pod{Profile: profile})
+		}
+		f, err := fleet.New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Run(); err != nil {
+			t.Fatal(err)
+		}
+		prefill, step, busy := 0.0, 0.0, 0.0
+		for _, l := range last.loads {
+			prefill += l.PrefillMSPerToken / (profile.Step.PerPrefillToken.Seconds() * 1000) / float64(len(last.loads))
+			step += l.StepMS / (profile.Step.Base.Seconds() * 1000) / float64(len(last.loads))
+			busy += l.Busy / float64(len(last.loads))
+		}
+		t.Logf("%s requests/s of %s tokens, %.2f of the time in prompts: a prompt's token is believed to take %.2f of what it does, a step %.2f", r.rate, r.output, busy, prefill, step)
+		if off(prefill, 1) > r.within || off(step, 1) > r.within {
+			t.Errorf("want both within %.0f %%", 100*r.within)
+		}
+	}
+}

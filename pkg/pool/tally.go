@@ -17,10 +17,13 @@ type Tally struct {
 	Prompts, Cached int64
 
 	// Begun are event streams that began, Waited is the time from each booking to its first byte, Ahead their part of BookedAhead,
-	// and BegunWork that of BookedWork. Where engines send headers first, none of that tells of the prompts.
-	Begun            int64
-	Waited           time.Duration
-	Ahead, BegunWork int64
+	// to which the work of later prompts is added that ended in the same step, and BegunWork is their part of BookedWork. BegunBeside
+	// and BegunKTokens are the sequences, and the thousands of tokens of their contexts, that decoded at those instants. Where engines send
+	// headers first, none of that tells of the prompts.
+	Begun                     int64
+	Waited                    time.Duration
+	Ahead, BegunWork          int64
+	BegunBeside, BegunKTokens float64
 
 	// Ended are answers that came to their end and of which the number of tokens was told; Steps is how many steps that took, one
 	// for each token after the first, and Decoding how long: from the first byte, or where that tells nothing from the instant at
@@ -39,7 +42,26 @@ type meter struct {
 	seconds, kiloToken float64 // sequences and thousands of tokens, integrated over seconds
 	waiting            int64   // work of prompts whose first byte will tell of them
 	silent             int32   // open bookings whose first byte will not
+	together           together
 }
+
+// together are the answers that began with the last one. First bytes come at the ends of steps, those of one step at once.
+type together struct {
+	at Instant // when the first of them did
+	n  int64
+}
+
+// oneStep is how long after the first of them answers still began in one step; the shortest steps take several times as long.
+// stepTokens is how much of the prompts a step computes: engines are set to 2,048 to 8,192.
+const (
+	oneStep    = Instant(2 * time.Millisecond)
+	stepTokens = 4096
+)
+
+// StillToDo returns the least work that is left at an endpoint whatever its clock says: prompts whose first byte would tell, and has
+// not, are still computed, and are on average half done, as far as they are in one step. A clock that runs by prompts alone is early
+// by the decode steps between them.
+func (b *Books) StillToDo(id ID) int64 { return min(b.meters[id].waiting, stepTokens) / 2 }
 
 // measure brings the integrals of an endpoint to the present.
 func (b *Books) measure(id ID) *meter {
@@ -63,7 +85,7 @@ func (b *Books) enqueue(e *entry, l Load) {
 	from := max(b.BacklogEnds[id], b.clock)
 	e.ahead = e.work
 	if per := b.PrefillPerToken[id]; per > 0 {
-		e.ahead += int64(from-b.clock) / int64(per)
+		e.ahead += max(int64(from-b.clock)/int64(per), b.StillToDo(id))
 	}
 	b.BacklogEnds[id] = after(from, e.work, b.PrefillPerToken[id])
 	t.Booked++
@@ -135,8 +157,15 @@ func (b *Books) dequeue(e *entry, firstByte bool) {
 		t := &b.Tallies[id]
 		t.Begun++
 		t.Waited += time.Duration(b.clock - e.at)
-		t.Ahead += e.ahead
+		// Of prompts that end in one step each waits for all: the earlier ones for this one too.
+		if b.clock-m.together.at > oneStep {
+			m.together = together{at: b.clock}
+		}
+		t.Ahead += e.ahead + m.together.n*e.work
+		m.together.n++
 		t.BegunWork += e.work
+		t.BegunBeside += float64(m.sequences)
+		t.BegunKTokens += float64(m.tokens) / 1000
 	}
 	switch {
 	case e.silent && firstByte:

@@ -293,11 +293,14 @@ func (f *fleetLoad) booked(e *engineLoad, t *pool.Tally) {
 // begun learns what prompts cost. An engine out of memory, or of places for adapters, keeps prompts waiting for other reasons.
 func (f *fleetLoad) begun(e *engineLoad, t *pool.Tally, s *pool.Sample) {
 	n, waited, ahead, work := t.Begun-e.seen.Begun, t.Waited-e.seen.Waited, t.Ahead-e.seen.Ahead, t.BegunWork-e.seen.BegunWork
+	beside, kiloTokens := t.BegunBeside-e.seen.BegunBeside, t.BegunKTokens-e.seen.BegunKTokens
 	e.seen.Begun, e.seen.Waited, e.seen.Ahead, e.seen.BegunWork = t.Begun, t.Waited, t.Ahead, t.BegunWork
+	e.seen.BegunBeside, e.seen.BegunKTokens = t.BegunBeside, t.BegunKTokens
 	if short(s) {
 		return
 	}
-	observed := waited.Seconds()*1000 - float64(n)*stepsToFirstToken*f.stepRatio(e)*e.prior.stepMS
+	steps := float64(n)*e.prior.stepMS + beside*e.prior.perSequence + kiloTokens*e.prior.perKToken
+	observed := waited.Seconds()*1000 - stepsToFirstToken*f.stepRatio(e)*steps
 	f.first.prompts.add(observed, float64(work)*e.prior.prefillMS)
 	if f.first.headers || e.counts.byEngine() {
 		return

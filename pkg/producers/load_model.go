@@ -126,6 +126,9 @@ func (f *fleetLoad) describe(out *plugins.EngineLoad, id pool.ID, now pool.Insta
 	*out = e.told
 	out.LongMS = e.longMS
 	out.BacklogMS = float64(max(books.BacklogEnds[id]-now, 0)) / float64(time.Millisecond)
+	if left := books.StillToDo(id); left > 0 && !short(&books.Samples[id]) {
+		out.BacklogMS = max(out.BacklogMS, float64(left)*out.PrefillMSPerToken)
+	}
 	own, context, decode := float64(books.Requests[id]), float64(books.ContextTokens[id]), float64(books.DecodeTokens[id])
 	foreign := e.foreigners()
 	size := usualTokens // of a request; only those that the books do not know are counted by it
