@@ -198,6 +198,39 @@ func TestLearningAllocatesNothing(t *testing.T) {
 	}
 }
 
+// Of latencies with a long tail the typical one is predicted, by the model and by what is thought without it; what takes longer than is
+// thought is no such case.
+func TestTypicalLatencies(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, tt := range []struct {
+		name               string
+		actual             func() float64
+		closed, regression [2]float64 // least and most
+	}{
+		{"seven of ten take 10 ms and the others 40", func() float64 {
+			if r.IntN(10) < 7 {
+				return 10
+			}
+			return 40
+		}, [2]float64{9, 12}, [2]float64{9, 12}},
+		{"all take 19 ms", func() float64 { return 19 }, [2]float64{17.5, 19.01}, [2]float64{17.5, 19.01}},
+		{"all take twice as long", func() float64 { return 38 }, [2]float64{19, 19}, [2]float64{36, 38.01}},
+	} {
+		var m Model
+		var p Pace
+		x := Features{1}
+		for range 3000 {
+			p = m.Learn(&x, p, 19, tt.actual())
+		}
+		if got := m.Closed(19); got < tt.closed[0] || got > tt.closed[1] {
+			t.Errorf("%s: without the model %.1f ms, want %v", tt.name, got, tt.closed)
+		}
+		if got := m.Predict(&x, p, 19); got < tt.regression[0] || got > tt.regression[1] {
+			t.Errorf("%s: %.1f ms are predicted, want %v", tt.name, got, tt.regression)
+		}
+	}
+}
+
 func BenchmarkLearn(b *testing.B) {
 	p := newPool(1)
 	x := draw(p.random)

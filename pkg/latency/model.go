@@ -38,11 +38,42 @@ type Model struct {
 	missed     float64 // rolling mean of |actual − predicted| / actual
 	spread     quantile.Sketch
 	high       float64 // the 90th percentile of actual / predicted; 0 before there is one
+
+	own, closed typical // of the regression, and of what is thought without it
 }
 
-// Predict returns the latency of an endpoint of this pace, in milliseconds: within a tenth and ten times of otherwise, which is
+// typical is by what an estimate of the mean is multiplied so that it is nearest to what comes, as a share of that. Latencies have long
+// tails, so that most are below the mean; it is never above 1, since answers tell too late that all take longer. The zero typical is 1.
+type typical struct{ offset float64 }
+
+func (t *typical) of() float64 { return 1 + t.offset }
+
+// learn takes a step down the slope of |actual − factor·estimate| / actual.
+func (t *typical) learn(estimate, actual float64) {
+	slope := min(estimate/actual, typicalMost)
+	if t.of()*estimate < actual {
+		slope = -slope
+	}
+	t.offset = min(max(t.offset-typicalStep*slope, fastest-1), 0)
+}
+
+// A step moves the factor by a hundredth, and one answer by no more than four.
+const (
+	typicalStep = 0.01
+	typicalMost = 4.0
+)
+
+// Closed returns what is most typical where a latency is thought to be otherwise on average without the model.
+func (m *Model) Closed(otherwise float64) float64 { return otherwise * m.closed.of() }
+
+// Predict returns the most typical latency of an endpoint of this pace, in milliseconds: within a tenth and ten times of otherwise, which is
 // what is thought without the model.
 func (m *Model) Predict(x *Features, p Pace, otherwise float64) float64 {
+	return m.estimate(x, p, otherwise) * m.own.of()
+}
+
+// estimate is the mean that the regression expects.
+func (m *Model) estimate(x *Features, p Pace, otherwise float64) float64 {
 	return min(max(m.regression.At(x)*p.Of(), otherwise/10, least), max(otherwise*10, least))
 }
 
@@ -54,11 +85,12 @@ func (m *Model) Learn(x *Features, p Pace, otherwise, actual float64) Pace {
 		return p
 	}
 	actual = max(actual, least)
-	predicted := m.Predict(x, p, otherwise)
+	thought := m.estimate(x, p, otherwise)
 	if m.regression.Seen() > 0 {
-		m.judge(predicted, actual)
+		m.judge(m.Predict(x, p, otherwise), actual)
 	}
-	thought := predicted
+	m.own.learn(thought, actual)
+	m.closed.learn(max(otherwise, least), actual)
 	if m.regression.Seen() < Enough/4 { // it has to find its way yet
 		thought = max(otherwise, least)
 	}

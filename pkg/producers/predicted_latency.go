@@ -157,7 +157,7 @@ func (p *PredictedLatency) Observe(c *plugins.Cycle, books *pool.Books) {
 		if !p.PredictInProduce {
 			continue
 		}
-		ttft[id], highTTFT[id] = f.closedTTFT, f.closedTTFT
+		ttft[id], highTTFT[id] = by.ttft.Closed(f.closedTTFT), f.closedTTFT
 		if by.ttft.Usable() && !in.headers {
 			ttft[id] = by.ttft.Predict(&f.ttft, pod.ttft, f.closedTTFT)
 			highTTFT[id] = ttft[id] * by.ttft.High()
@@ -167,7 +167,7 @@ func (p *PredictedLatency) Observe(c *plugins.Cycle, books *pool.Books) {
 		if !p.StreamingMode {
 			continue
 		}
-		itl[id], highITL[id] = f.closedITL, f.closedITL
+		itl[id], highITL[id] = by.itl.Closed(f.closedITL), f.closedITL
 		if by.itl.Usable() {
 			itl[id] = by.itl.Predict(&f.itl, pod.itl, f.closedITL)
 			highITL[id] = itl[id] * by.itl.High()
