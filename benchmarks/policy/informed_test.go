@@ -106,3 +106,25 @@ func TestWhatIsKnownOfCaches(t *testing.T) {
 	}
 	t.Logf("wrong of %.3f believed, %.3f heard, %.3f heard late, %.3f heard by half, %.3f seen", believed, heard, late, lossy, seen)
 }
+
+// Requests that come together with one new prompt meet where the first of them went, before any engine can tell of it.
+func TestSiblingsMeetBeforeTheirBlocksAreTold(t *testing.T) {
+	spec, err := workload.Parse([]byte(`blockTokens: 64
+duration: 30s
+arrivals: {type: poisson, rate: 1}
+siblings: {each: 16, within: 0.1, prompt: {type: uniform, min: 4000, max: 12000}, own: 50, output: {type: lognormal, mean: 300, stdDev: 150, min: 20, max: 1500}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"events=default", "oracle=default"} {
+		r, _ := run(t, name, spec, 1, nil)
+		prompt, cached := 0.0, 0.0
+		for i := range r.Outcomes {
+			prompt, cached = prompt+float64(r.Outcomes[i].Prompt), cached+float64(r.Outcomes[i].Cached)
+		}
+		if share := cached / prompt; share < 0.85 {
+			t.Errorf("%s: %.3f of the prompts are found in caches, want 0.85 at least", name, share)
+		}
+	}
+}

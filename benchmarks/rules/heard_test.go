@@ -100,6 +100,10 @@ func TestWhatWasSentIsBelievedForAWhile(t *testing.T) {
 			t.Errorf("at %v: %d blocks, want %d", time.Duration(tt.now), got, tt.want)
 		}
 	}
+	h.Sent(4e9, 0, text(1, 4))
+	if h.Forget(0); h.Depth(4e9, 0, text(1, 10)) != 0 {
+		t.Error("what was sent to a member that left is still believed to be there")
+	}
 }
 
 // A cold prompt goes to who had none for the longest time.

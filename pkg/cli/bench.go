@@ -15,7 +15,8 @@ func benchCommand() *cobra.Command {
 		Long: `Bench runs scenarios in virtual time: simulated engines, and the production scheduler under a configuration of yours or
 a policy to compare with. A policy is the file of an EndpointPickerConfig, "default", "classic" (the weights of llm-d, 2, 2 and
 3), or one of the comparison policies: round-robin, random, least-request and service (what operators have without an endpoint
-picker), and rule-… (how other routers decide).`,
+picker), and rule-… (how other routers decide). replicas=N:NAME is N schedulers beside each other; events=NAME and oracle=NAME are
+a configuration that hears the engines' cache events, or sees what they cache.`,
 	}
 	group(c)
 	self, err := os.Executable()

@@ -68,15 +68,14 @@ func (e *Engine) AppendCached(dst []BlockEvent) []BlockEvent {
 	if !e.options.BlockEvents {
 		return dst
 	}
-	pending := map[uint64]int{} // copies that the running step has added
+	// Copies that the running step has added. Where it tells of a reset, too, that takes away all that is told here.
+	pending := map[uint64]int{}
 	for i := range e.events {
 		switch v := &e.events[i]; v.Kind {
 		case Stored:
 			pending[v.Hash]++
 		case Removed:
 			pending[v.Hash]--
-		case Cleared:
-			clear(pending) // its turn comes after this, and takes everything that is told here
 		}
 	}
 	tell := func(hash uint64) { dst = append(dst, BlockEvent{Kind: Stored, Hash: hash}) }

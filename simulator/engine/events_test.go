@@ -56,6 +56,12 @@ func TestEventsTellTheCache(t *testing.T) {
 				late.hear(t, events)
 			}
 		}
+		begin := func(seldom int) { // anew, with what is cached
+			if r.IntN(seldom) == 0 {
+				late = mirror{}
+				late.hear(t, e.AppendCached(nil))
+			}
+		}
 		var chains [][]uint64
 		var ids []engine.ID
 		at := time.Duration(0)
@@ -74,9 +80,11 @@ func TestEventsTellTheCache(t *testing.T) {
 				}
 				ids, chains = append(ids, id), append(chains, hashes)
 			}
+			begin(4)
 			if _, busy := e.Next(); !busy {
 				e.Step(at)
 			}
+			begin(4)
 			until := at + time.Duration(r.IntN(400))*ms
 			for {
 				end, busy := e.Next()
@@ -88,10 +96,7 @@ func TestEventsTellTheCache(t *testing.T) {
 				} else {
 					hear(e.Step(end).Blocks)
 				}
-				if late == nil && r.IntN(20) == 0 {
-					late = mirror{}
-					late.hear(t, e.AppendCached(nil))
-				}
+				begin(20)
 			}
 			at = until
 		}
@@ -109,7 +114,7 @@ func TestEventsTellTheCache(t *testing.T) {
 			t.Errorf("seed %d: %d batches, heard of %d", seed, e.Batches(), next)
 		}
 		if late == nil {
-			late = heard
+			t.Fatalf("seed %d: nobody began late", seed)
 		}
 		for _, chain := range chains {
 			depth := 0
@@ -120,7 +125,7 @@ func TestEventsTellTheCache(t *testing.T) {
 				t.Fatalf("seed %d: %d blocks of a chain are cached, %d by what was heard", seed, got, depth)
 			}
 			for _, h := range chain {
-				if heard[h] != late[h] {
+				if heard[h] != late[h] || len(heard) != len(late) {
 					t.Fatalf("seed %d: %x in %d blocks by all that was told, in %d by what was told late", seed, h, heard[h], late[h])
 				}
 			}

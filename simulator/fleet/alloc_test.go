@@ -103,3 +103,26 @@ func TestTheFirstStep(t *testing.T) {
 		}
 	}
 }
+
+// What is on its way from a member is bounded; what comes beyond is lost, and counted.
+func TestEventsOnTheirWayAreBounded(t *testing.T) {
+	p, err := engine.ProfileFor("h100-sxm", "llama-3.1-8b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	heard := 0
+	f, err := New(Options{Pods: []Pod{{Profile: p}}, Decider: attentive{heard: &heard}, Source: &endless{Request{At: 1}}, Signals: Signals{EventDelay: pool.Instant(time.Hour)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(hwm + 5) {
+		f.publish(f.pods[0], []engine.BlockEvent{{Batch: i, Kind: engine.Stored, Hash: i}})
+	}
+	if f.result.Batches != hwm+5 || f.result.BatchesLost != 5 {
+		t.Errorf("%d of %d batches are lost, want 5 beyond the %d that may be on their way", f.result.BatchesLost, f.result.Batches, hwm)
+	}
+	f.now = pool.Instant(2 * time.Hour)
+	if f.hear(); heard != hwm {
+		t.Errorf("%d arrived, want %d", heard, hwm)
+	}
+}

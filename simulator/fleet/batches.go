@@ -77,7 +77,7 @@ func (f *Fleet) publish(p *pod, events []engine.BlockEvent) {
 		t, o := &f.telemetry, &p.outbox
 		// Each draws the same numbers whatever becomes of it, so that a knob moves nothing but itself.
 		lost, late := o.random.Float64() < t.EventLoss, pool.Instant(o.random.Float64()*float64(t.EventJitter))
-		if lost || o.gap || !p.listed || len(o.batches)-o.first >= hwm {
+		if lost || o.gap || len(o.batches)-o.first >= hwm {
 			f.result.BatchesLost++
 		} else {
 			o.send(sent{sequence: events[0].Batch, at: pool.Instant(events[0].At), due: pool.Instant(events[0].At) + t.EventDelay + late, events: n}, events[:n])
@@ -86,15 +86,12 @@ func (f *Fleet) publish(p *pod, events []engine.BlockEvent) {
 	}
 }
 
-// send appends a batch, which comes no sooner than the one before: a connection keeps the order.
+// send appends a batch. It comes no sooner than the one before, which it waits behind: a connection keeps the order.
 func (o *outbox) send(s sent, events []engine.BlockEvent) {
 	if o.first > len(o.batches)/2 {
 		o.batches = o.batches[:copy(o.batches, o.batches[o.first:])]
 		o.events = o.events[:copy(o.events, o.events[o.begins:])]
 		o.first, o.begins = 0, 0
-	}
-	if n := len(o.batches); n > 0 {
-		s.due = max(s.due, o.batches[n-1].due)
 	}
 	o.batches, o.events = append(o.batches, s), append(o.events, events...)
 }

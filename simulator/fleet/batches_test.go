@@ -21,6 +21,7 @@ type ears struct {
 	asks bool // for all that is cached, when a number is missing
 
 	sequences [][]uint64 // by member
+	when      [][]pool.Instant
 	lateness  []pool.Instant
 	wholes    int
 	held      []map[uint64]int // by member: contents by the blocks that hold them, as heard
@@ -33,7 +34,7 @@ func (d *ears) Look(cached func(int32, []uint64) int) { d.look = cached }
 
 func (d *ears) Blocks(now pool.Instant, member int32, b *fleet.Batch) (ask bool) {
 	for int(member) >= len(d.held) {
-		d.held, d.sequences = append(d.held, map[uint64]int{}), append(d.sequences, nil)
+		d.held, d.sequences, d.when = append(d.held, map[uint64]int{}), append(d.sequences, nil), append(d.when, nil)
 	}
 	heard := d.sequences[member]
 	switch {
@@ -46,6 +47,7 @@ func (d *ears) Blocks(now pool.Instant, member int32, b *fleet.Batch) (ask bool)
 		ask = true
 	}
 	d.sequences[member] = append(heard, b.Sequence)
+	d.when[member] = append(d.when[member], now)
 	d.lateness = append(d.lateness, now-b.At)
 	for _, v := range b.Events {
 		if v.Kind == engine.Stored {
@@ -177,6 +179,22 @@ func TestCacheEvents(t *testing.T) {
 				}
 			}
 		}},
+		{"what was asked for before a gap comes, what would be asked for in it does not", dense, fleet.Signals{EventLoss: 0.3, EventDelay: second}, []fleet.Event{{At: 5 * second, Kind: fleet.Gap}, {At: 15 * second, Kind: fleet.Rejoin}}, true, func(t *testing.T, d *ears, r *fleet.Result) {
+			before, after := 0, 0
+			for _, at := range d.when[0] {
+				switch {
+				case at < 6*second+second/5:
+					before++
+				case at > 15*second:
+					after++
+				default:
+					t.Errorf("a batch came at %v; the gap is from 5 to 15 s, and a batch takes one, and is brought with the next arrival", time.Duration(at))
+				}
+			}
+			if before == 0 || after == 0 {
+				t.Errorf("%d batches before the gap, %d behind it", before, after)
+			}
+		}},
 		{"another process begins anew", apart, fleet.Signals{}, []fleet.Event{{At: 50 * second, Kind: fleet.Restart}}, false, func(t *testing.T, d *ears, r *fleet.Result) {
 			begun := 0
 			for _, n := range d.sequences[0] {
@@ -189,8 +207,8 @@ func TestCacheEvents(t *testing.T) {
 			}
 		}},
 		{"a member that is listed no more is not heard", dense, fleet.Signals{EventDelay: 3 * second}, []fleet.Event{{At: 5 * second, Kind: fleet.Crash, Detected: second}}, false, func(t *testing.T, d *ears, r *fleet.Result) {
-			if n := len(d.sequences[0]); n == 0 || d.sequences[0][n-1] > 400 {
-				t.Errorf("%d batches of the crashed pod", n)
+			if last := d.when[0][len(d.when[0])-1]; last > 6*second || len(d.when[0]) < 10 {
+				t.Errorf("%d batches of the crashed pod, the last at %v; it is listed until 6 s", len(d.when[0]), time.Duration(last))
 			}
 		}},
 	} {
@@ -232,3 +250,33 @@ func TestListeningDisturbsNothing(t *testing.T) {
 		}
 	}
 }
+
+// first sends the first request to member 0, and the others to member 1.
+type first struct{ ears }
+
+func (d *first) Arrive(now pool.Instant, number uint64, r *fleet.Request, s *openai.Summary) fleet.Answer {
+	d.ears.Arrive(now, number, r, s)
+	return fleet.Answer{Number: number, To: min(int32(number), 1)}
+}
+
+// A member of which nothing else is heard for half a minute, since one request generates there, tells of its blocks all the while.
+func TestEventsOfAMemberThatOnlyDecodes(t *testing.T) {
+	d := &first{}
+	source := sharing(200, tenth)
+	source.requests[0].Output = 4000
+	source.requests[0].Hashes = make([]uint64, 5200/16)
+	for i := range source.requests[0].Hashes {
+		source.requests[0].Hashes[i] = uint64(i+1) * 0x9e3779b97f4a7c15
+	}
+	run(t, fleet.Options{Pods: pods(t, 2), Decider: d, Source: source})
+	if n := len(d.when[0]); n < 100 {
+		t.Errorf("%d batches", n)
+	}
+	for i, late := range d.lateness {
+		if late > pool.Instant(tenth)+second/100 {
+			t.Fatalf("batch %d came %v late, though there was a decision every %v", i, time.Duration(late), tenth)
+		}
+	}
+}
+
+const tenth = time.Second / 10
