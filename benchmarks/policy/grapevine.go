@@ -28,10 +28,11 @@ type letter struct {
 func (r *replicas) acquaint(delay pool.Instant) error {
 	g := &grapevine{delay: delay, told: make([][]pool.Event, len(r.all))}
 	for i, d := range r.all {
-		p, ok := d.(*Production)
+		it, ok := d.(interface{ production() *Production })
 		if !ok {
 			return fmt.Errorf("only a configuration tells others of its bookings")
 		}
+		p := it.production()
 		g.hears = append(g.hears, p)
 		g.mirror = append(g.mirror, make([]pool.Mirror, len(r.all)))
 		p.pool.Follow(func(e pool.Event) {

@@ -54,8 +54,11 @@ func replicated(name string) (Policy, bool, error) {
 				return nil, fmt.Errorf("policy %q: %w", name, err)
 			}
 		}
-		if p.Hears {
+		switch r.all[0].(type) {
+		case fleet.Listener:
 			return hearing{r}, nil
+		case fleet.Onlooker:
+			return onlooking{r}, nil
 		}
 		return r, nil
 	}
@@ -93,6 +96,16 @@ func (h hearing) Blocks(now pool.Instant, member int32, b *fleet.Batch) (ask boo
 		}
 	}
 	return ask
+}
+
+// onlooking are replicas that look into the engines.
+type onlooking struct{ *replicas }
+
+// Look gives all the way to look.
+func (o onlooking) Look(cached func(member int32, hashes []uint64) int) {
+	for _, d := range o.all {
+		d.(fleet.Onlooker).Look(cached)
+	}
 }
 
 func (r *replicas) Arrive(now pool.Instant, number uint64, from *fleet.Request, s *openai.Summary) fleet.Answer {

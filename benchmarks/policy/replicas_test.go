@@ -88,3 +88,25 @@ func TestNothingIsLeft(t *testing.T) {
 		t.Errorf("in the middle of a run is left: %q", left)
 	}
 }
+
+// Four schedulers that hear or see what is cached find it as one does, whoever sent what where; four that believe what they sent
+// themselves do not.
+func TestReplicasThatKnowTheCaches(t *testing.T) {
+	hits := func(name string) float64 {
+		r, d := run(t, name, chats(t), 3, nil)
+		if left := d.(interface{ Left() string }).Left(); left != "" {
+			t.Errorf("%s: left: %s", name, left)
+		}
+		var cached, prompt float64
+		for i := range r.Outcomes {
+			cached, prompt = cached+float64(r.Outcomes[i].Cached), prompt+float64(r.Outcomes[i].Prompt)
+		}
+		return cached / prompt
+	}
+	one, believing := hits(policy.Default), hits("replicas=4:default")
+	for _, name := range []string{"replicas=4:events=default", "replicas=4:oracle=default", "replicas=4@2ms:events=default"} {
+		if got := hits(name); got < one-0.05 || got < believing+0.1 {
+			t.Errorf("%s finds %.3f in caches; one finds %.3f, four that believe %.3f", name, got, one, believing)
+		}
+	}
+}
