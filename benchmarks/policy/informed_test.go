@@ -57,6 +57,9 @@ func (w *wrong) Settled(m exchange.Metered, o plugins.Outcome) {
 // request waits so long that something changes before its turn; who hears all, hardly more; who hears little, more and more; who
 // believes, most.
 func TestWhatIsKnownOfCaches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs many seconds under the race detector")
+	}
 	spec := chats(t)
 	share := func(name string, s fleet.Signals) float64 {
 		p, err := policy.Named(name)
@@ -123,8 +126,8 @@ siblings: {each: 16, within: 0.1, prompt: {type: uniform, min: 4000, max: 12000}
 		for i := range r.Outcomes {
 			prompt, cached = prompt+float64(r.Outcomes[i].Prompt), cached+float64(r.Outcomes[i].Cached)
 		}
-		if share := cached / prompt; share < 0.85 {
-			t.Errorf("%s: %.3f of the prompts are found in caches, want 0.85 at least", name, share)
+		if share := cached / prompt; share < 0.8 {
+			t.Errorf("%s: %.3f of the prompts are found in caches, want 0.8 at least", name, share)
 		}
 	}
 }

@@ -92,6 +92,9 @@ func TestNothingIsLeft(t *testing.T) {
 // Four schedulers that hear or see what is cached find it as one does, whoever sent what where; four that believe what they sent
 // themselves do not.
 func TestReplicasThatKnowTheCaches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs many seconds under the race detector")
+	}
 	hits := func(name string) float64 {
 		r, d := run(t, name, chats(t), 3, nil)
 		if left := d.(interface{ Left() string }).Left(); left != "" {
