@@ -14,6 +14,9 @@ type Load struct {
 
 	// Silent says that the answer's first byte does not tell when the prompt is computed, since the whole answer comes at once.
 	Silent bool
+
+	// Long says that the prompt was long for the traffic, as Books.LongPrompt has it.
+	Long bool
 }
 
 // MaxTokens bounds each part of one Load, so that no sum can overflow.
@@ -54,6 +57,9 @@ type Books struct {
 	// prompts. An Observer may set both, for the bookings to come.
 	AttentionTokens float64
 	HeadersFirst    bool
+
+	// LongPrompt says that the prompt of the decision at hand is long for the traffic. An Observer may set it.
+	LongPrompt bool
 
 	Tallies []Tally  // what own requests have shown of each engine
 	Samples []Sample // the last ones, written under the same lock
@@ -120,6 +126,7 @@ type entry struct {
 	told            bool  // decode is what was generated
 	decoding        bool  // counted among the sequences that decode
 	heard           bool  // of another picker
+	long            bool  // the prompt
 }
 
 // chain is a list of entries, linked through them.
@@ -134,7 +141,10 @@ func (b *Books) At(now Instant) { b.clock = max(b.clock, now) }
 
 // Book adds an own leg to the books of an endpoint, until End or deadline. A stale Ref is refused: nothing is booked, and the
 // zero Booking is returned. It allocates only while the number of open bookings grows beyond what it ever was.
-func (b *Books) Book(to Ref, l Load, deadline Instant) Booking { return b.book(to, l, deadline, false) }
+func (b *Books) Book(to Ref, l Load, deadline Instant) Booking {
+	l.Long = l.Long || b.LongPrompt
+	return b.book(to, l, deadline, false)
+}
 
 func (b *Books) book(to Ref, l Load, deadline Instant, heard bool) Booking {
 	if !b.snapshot.Alive(to) {
@@ -165,7 +175,7 @@ func (b *Books) add(i int32, to Ref, l Load) {
 	e := &b.entries[i]
 	l = l.bounded()
 	e.to, e.at, e.prefill, e.decode, e.prompt = to, b.clock, l.UncachedPrefill, l.Decode, l.UncachedPrefill+l.Cached
-	e.told, e.began, e.work, e.uncached = false, 0, 0, l.UncachedPrefill
+	e.told, e.began, e.work, e.uncached, e.long = false, 0, 0, l.UncachedPrefill, l.Long
 	b.touched.add(to.ID)
 	b.Requests[to.ID]++
 	if e.heard {
@@ -262,6 +272,7 @@ func (b *Books) move(h Booking, to Ref, l Load) bool {
 		return false
 	}
 	b.remove(i)
+	l.Long = b.entries[i].long
 	b.add(i, to, l)
 	b.tell(i, Event{Kind: Moved, To: b.snapshot.Slots[to.ID].Addr, Load: l})
 	return true

@@ -54,7 +54,7 @@ func (p *Pool) Replay(now Instant, f func(Event)) {
 		}
 		h := Booking{uint32(i), e.generation}
 		f(Event{Kind: Booked, Booking: h, To: b.snapshot.Slots[e.to.ID].Addr, Left: b.left(e.deadline),
-			Load: Load{UncachedPrefill: e.uncached, Decode: e.decode, Cached: e.prompt - e.uncached, Silent: !e.streams}})
+			Load: Load{UncachedPrefill: e.uncached, Decode: e.decode, Cached: e.prompt - e.uncached, Silent: !e.streams, Long: e.long}})
 		if e.begun {
 			f(Event{Kind: Begun, Booking: h})
 		}

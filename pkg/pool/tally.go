@@ -11,8 +11,8 @@ type Tally struct {
 	// Booked are bookings, BookedWork the work of their prompts, and BookedAhead the work that was to be done before their first
 	// tokens as the books knew it: what stood before each, and its own.
 	Booked, BookedWork, BookedAhead int64
-	// Heard are those of the bookings that other pickers made.
-	Heard int64
+	// LongWork is the part of BookedWork that prompts are which were long for the traffic.
+	LongWork int64
 	// Prompts are the tokens of their prompts, and Cached those that were not to be computed.
 	Prompts, Cached int64
 
@@ -89,10 +89,10 @@ func (b *Books) enqueue(e *entry, l Load) {
 	}
 	b.BacklogEnds[id] = after(from, e.work, b.PrefillPerToken[id])
 	t.Booked++
-	if e.heard {
-		t.Heard++
-	}
 	t.BookedWork += e.work
+	if e.long {
+		t.LongWork += e.work
+	}
 	t.BookedAhead += e.ahead
 	t.Prompts += e.prompt
 	t.Cached += l.Cached

@@ -146,7 +146,6 @@ type fleetLoad struct {
 	reuse     evidence // cached tokens of prompts over all
 
 	first    firstBytes
-	long     bool    // whether the request of the last decision had a prompt that is long for the traffic
 	longMS   float64 // of such prompts, since the last tick
 	longPods float64
 }
@@ -268,26 +267,21 @@ func (f *fleetLoad) tells(e *engineLoad) {
 	}
 }
 
-// booked learns the traffic. Bookings since the last decision are that decision's own, and those of other replicas: where there are
-// such, what they bring on average says whether their prompts are long.
+// booked learns the traffic.
 func (f *fleetLoad) booked(e *engineLoad, t *pool.Tally) {
-	n, work, heard := t.Booked-e.seen.Booked, t.BookedWork-e.seen.BookedWork, t.Heard-e.seen.Heard
-	e.seen.Booked, e.seen.BookedWork, e.seen.Heard = t.Booked, t.BookedWork, t.Heard
+	n, work, long := t.Booked-e.seen.Booked, t.BookedWork-e.seen.BookedWork, t.LongWork-e.seen.LongWork
+	e.seen.Booked, e.seen.BookedWork, e.seen.LongWork = t.Booked, t.BookedWork, t.LongWork
 	f.arrived += n
-	ms := float64(work) * e.prior.prefillMS * f.prefillRatio(e)
+	ratio := f.prefillRatio(e)
+	ms := float64(work) * e.prior.prefillMS * ratio
 	f.prompts.fade(1 - float64(n)/(float64(n)+256))
 	f.prompts.add(ms, float64(n))
 	f.reuse.fade(1 - float64(n)/(float64(n)+256))
 	f.reuse.add(float64(t.Cached-e.seen.Cached), float64(t.Prompts-e.seen.Prompts))
 	e.seen.Cached, e.seen.Prompts = t.Cached, t.Prompts
-	long := f.long
-	if heard > 0 {
-		long = plugins.LongPrompt(ms/float64(n), f.meanPrefill())
-	}
-	if long {
-		e.longMS += ms
-		f.longMS += ms
-	}
+	longMS := float64(long) * e.prior.prefillMS * ratio
+	e.longMS += longMS
+	f.longMS += longMS
 }
 
 // begun learns what prompts cost. An engine out of memory, or of places for adapters, keeps prompts waiting for other reasons.

@@ -96,16 +96,15 @@ func (l *LoadModel) Observe(c *plugins.Cycle, books *pool.Books) {
 		}
 		f.describe(&loads[id], id, c.Now, books, waiting[id], usage[id])
 	}
-	f.expects(c, l, loads)
+	books.LongPrompt = f.isLong(c, l, loads)
 	l.traffic.Set(c.Request, plugins.Traffic{PerSecond: f.perSecond, PrefillMS: f.meanPrefill(), Reuse: f.reused(), LongPods: f.longPods, OutputTokens: f.output(c.Request), HeadersFirst: f.first.headers})
 }
 
-// expects notes whether the prompt at hand is long for the traffic wherever it goes, since the books do not tell.
-func (f *fleetLoad) expects(c *plugins.Cycle, l *LoadModel, loads []plugins.EngineLoad) {
+// isLong reports whether the prompt at hand is long for the traffic wherever it goes.
+func (f *fleetLoad) isLong(c *plugins.Cycle, l *LoadModel, loads []plugins.EngineLoad) bool {
 	prompt, least := float64(max(l.prompt.Of(c.Request), 0)), -1.0
 	if len(c.Candidates) == 0 || !plugins.LongPrompt(loads[c.Candidates[0]].Prefill(prompt, 0), f.meanPrefill()) {
-		f.long = false // nor is it where it is computed sooner
-		return
+		return false // nor is it where it is computed sooner
 	}
 	cached := l.cached.Of(c)
 	for _, id := range c.Candidates {
@@ -117,7 +116,7 @@ func (f *fleetLoad) expects(c *plugins.Cycle, l *LoadModel, loads []plugins.Engi
 			least = ms
 		}
 	}
-	f.long = plugins.LongPrompt(least, f.meanPrefill())
+	return plugins.LongPrompt(least, f.meanPrefill())
 }
 
 // describe says what is believed of one engine.

@@ -19,7 +19,7 @@ const (
 	Header = "Fairlead-Replica"
 )
 
-// Times of a stream. Events of pause go together; after quiet without any a sign of life is sent; who does not take what is sent
+// Times of a stream. Between two messages is pause, and what happens meanwhile goes together; after quiet without any a sign of life is sent; who does not take what is sent
 // within patience is left, and so is who is not heard of for as long.
 const (
 	pause    = time.Millisecond
@@ -108,6 +108,7 @@ func (t *Teller) stream(ctx context.Context, to *http.ResponseController, w http
 	defer signs.Stop()
 	gather := time.NewTimer(pause)
 	defer gather.Stop()
+	var sent time.Time
 	for {
 		if len(text) > 0 {
 			// Without a deadline a reader that hangs would hold this goroutine as long as its kernel answers.
@@ -117,6 +118,7 @@ func (t *Teller) stream(ctx context.Context, to *http.ResponseController, w http
 			if _, err := w.Write(text); err != nil || to.Flush() != nil {
 				return
 			}
+			sent = time.Now()
 		}
 		text = text[:0]
 		select {
@@ -125,7 +127,7 @@ func (t *Teller) stream(ctx context.Context, to *http.ResponseController, w http
 		case <-signs.C:
 			text = append(text, alive)
 		case <-woken:
-			gather.Reset(pause)
+			gather.Reset(pause - time.Since(sent)) // at once after a while of rest
 			select {
 			case <-ctx.Done():
 				return

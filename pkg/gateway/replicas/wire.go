@@ -14,12 +14,18 @@ import (
 
 // A stream is a sequence of events without anything between them. An event is its kind, one byte, and what that kind has, in this
 // order: the slot and generation of its booking; an address, its length in bytes (6 or 18), the address and the port; the three
-// parts of a load and a byte that is 1 where it is silent; what is left until the deadline, in microseconds; a number of tokens; a
+// parts of a load and a byte of flags; what is left until the deadline, in microseconds; a number of tokens; a
 // chain, its length and its hashes, eight bytes each. Numbers are unsigned varints, hashes and ports little endian. Another form
 // would have another path.
 
 // alive is what stands in a stream where nothing happened for a while.
 const alive = 0
+
+// The flags of a load.
+const (
+	isSilent = 1 << iota
+	isLong
+)
 
 // chainMost bounds the blocks of a prompt that are told; those beyond are not.
 const chainMost = 2048
@@ -51,11 +57,14 @@ func appendEvent(b []byte, e *pool.Event) []byte {
 		b = number(b, e.Load.UncachedPrefill)
 		b = number(b, e.Load.Cached)
 		b = number(b, e.Load.Decode)
-		silent := byte(0)
+		flags := byte(0)
 		if e.Load.Silent {
-			silent = 1
+			flags |= isSilent
 		}
-		b = append(b, silent)
+		if e.Load.Long {
+			flags |= isLong
+		}
+		b = append(b, flags)
 		if e.Kind == pool.Booked {
 			b = number(b, e.Left.Microseconds())
 		}
@@ -112,7 +121,8 @@ func (r *reader) event() (e pool.Event, err error) {
 		e.Load.UncachedPrefill = r.number(pool.MaxTokens)
 		e.Load.Cached = r.number(pool.MaxTokens)
 		e.Load.Decode = r.number(pool.MaxTokens)
-		e.Load.Silent = r.number(1) == 1
+		flags := r.number(isSilent | isLong)
+		e.Load.Silent, e.Load.Long = flags&isSilent != 0, flags&isLong != 0
 		if e.Kind == pool.Booked {
 			e.Left = time.Duration(r.number(int64(leftMost/time.Microsecond))) * time.Microsecond
 		}

@@ -19,7 +19,7 @@ var (
 )
 
 func every() []pool.Event {
-	load := pool.Load{UncachedPrefill: 1234567, Decode: 256, Cached: 99, Silent: true}
+	load := pool.Load{UncachedPrefill: 1234567, Decode: 256, Cached: 99, Silent: true, Long: true}
 	return []pool.Event{
 		{Kind: pool.Anew},
 		{Kind: pool.Booked, Booking: pool.Booking{Slot: 300, Generation: 1<<32 - 1}, To: v4, Load: load, Left: 10 * time.Minute},
