@@ -15,10 +15,13 @@ import (
 // true five seconds ago, do nearly as well as one that decides alone and sees the engines as they are. What they do where they cannot
 // hear each other is told beside it.
 func TestReplicas(t *testing.T) {
-	const seeds = 8
 	worst := 0.0
 	var figures []string
 	for _, name := range []string{"s1", "s2", "s3", "s4", "s5", "s6", "s8", "s9", "h1", "h2"} {
+		seeds := 8
+		if name == "s9" {
+			seeds = 32 // its tail differs severalfold from seed to seed
+		}
 		s := acceptance.Scenario(t, name)
 		tail := func(age time.Duration, policy string) float64 {
 			p := acceptance.Play(t, s.WithSignals(time.Second, age), 401, seeds, acceptance.Policies(t, policy)...)[0]

@@ -7,17 +7,16 @@ import (
 	"github.com/fairlead/fairlead/pkg/pool"
 )
 
-// grapevine brings what schedulers tell of their bookings to the others, some time later. What is told within a tenth of that
-// time goes together.
+// grapevine brings what schedulers tell of their bookings to the others, some time later.
 type grapevine struct {
 	delay  pool.Instant
-	told   [][]pool.Event // by who tells, since the last letter
-	mail   []letter       // in order of due
+	now    pool.Instant
+	mail   []letter // in order of due
 	hears  []*Production
 	mirror [][]pool.Mirror // by who hears, then who tells
-	last   pool.Instant    // of spread
 }
 
+// letter is what one tells in an instant.
 type letter struct {
 	due    pool.Instant
 	from   int
@@ -26,7 +25,7 @@ type letter struct {
 
 // acquaint has the schedulers tell each other.
 func (r *replicas) acquaint(delay pool.Instant) error {
-	g := &grapevine{delay: delay, told: make([][]pool.Event, len(r.all))}
+	g := &grapevine{delay: delay}
 	for i, d := range r.all {
 		it, ok := d.(interface{ production() *Production })
 		if !ok {
@@ -37,44 +36,51 @@ func (r *replicas) acquaint(delay pool.Instant) error {
 		g.mirror = append(g.mirror, make([]pool.Mirror, len(r.all)))
 		p.pool.Follow(func(e pool.Event) {
 			e.Chain = slices.Clone(e.Chain)
-			g.told[i] = append(g.told[i], e)
+			g.tell(i, e)
 		})
 	}
 	r.grapevine = g
 	return nil
 }
 
-// spread delivers what has arrived and sends what was told. It returns when to call it again, 0 for when something was decided.
-func (g *grapevine) spread(now pool.Instant, busy bool) pool.Instant {
-	if g == nil {
-		return 0
+func (g *grapevine) tell(from int, e pool.Event) {
+	due := g.now + g.delay
+	if n := len(g.mail) - 1; n >= 0 && g.mail[n].from == from && g.mail[n].due == due {
+		g.mail[n].events = append(g.mail[n].events, e)
+		return
 	}
-	g.last = now
+	g.mail = append(g.mail, letter{due, from, []pool.Event{e}})
+}
+
+// spread delivers what has arrived by now, each letter at its instant. It comes before whatever happens now.
+func (g *grapevine) spread(now pool.Instant) {
+	if g == nil {
+		return
+	}
 	for len(g.mail) > 0 && g.mail[0].due <= now {
 		l := g.mail[0]
 		g.mail = g.mail[1:]
+		g.now = l.due
 		for at, p := range g.hears {
 			if at != l.from {
-				p.scheduler.Hear(now, p.pool, &g.mirror[at][l.from], l.events)
+				p.scheduler.Hear(l.due, p.pool, &g.mirror[at][l.from], l.events)
 			}
 		}
 	}
-	for from, events := range g.told {
-		if len(events) > 0 {
-			g.mail = append(g.mail, letter{now + g.delay, from, events})
-			g.told[from] = nil
-		}
-	}
-	if len(g.mail) == 0 && !busy {
+	g.now = now
+}
+
+// next is when something arrives, 0 for never.
+func (g *grapevine) next() pool.Instant {
+	if g == nil || len(g.mail) == 0 {
 		return 0
 	}
-	return now + max(g.delay/10, 1)
+	return g.mail[0].due
 }
 
 // flush delivers what is on its way.
 func (g *grapevine) flush() {
-	if g == nil {
-		return
+	for g.next() != 0 {
+		g.spread(g.next())
 	}
-	g.spread(g.spread(g.last, true)+g.delay, false) // what was told leaves with the first, and is there at the second
 }

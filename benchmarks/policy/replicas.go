@@ -74,12 +74,14 @@ type replicas struct {
 }
 
 func (r *replicas) Members(now pool.Instant, m []pool.Endpoint) {
+	r.spread(now)
 	for _, d := range r.all {
 		d.Members(now, m)
 	}
 }
 
 func (r *replicas) Observe(now pool.Instant, member int32, s pool.Sample) {
+	r.spread(now)
 	for _, d := range r.all {
 		d.Observe(now, member, s)
 	}
@@ -109,6 +111,7 @@ func (o onlooking) Look(cached func(member int32, hashes []uint64) int) {
 }
 
 func (r *replicas) Arrive(now pool.Instant, number uint64, from *fleet.Request, s *openai.Summary) fleet.Answer {
+	r.spread(now)
 	at := r.random.IntN(len(r.all))
 	r.at[number] = at
 	return r.note(r.all[at].Arrive(now, number, from, s), number)
@@ -123,20 +126,24 @@ func (r *replicas) note(a fleet.Answer, number uint64) fleet.Answer {
 }
 
 func (r *replicas) Unreachable(now pool.Instant, number uint64, member int32) fleet.Answer {
+	r.spread(now)
 	return r.note(r.all[r.at[number]].Unreachable(now, number, member), number)
 }
 
 func (r *replicas) FirstToken(now pool.Instant, number uint64) {
+	r.spread(now)
 	r.all[r.at[number]].FirstToken(now, number)
 }
 
 func (r *replicas) Finish(now pool.Instant, number uint64, u openai.Usage, clean bool) {
+	r.spread(now)
 	at := r.at[number]
 	delete(r.at, number)
 	r.all[at].Finish(now, number, u, clean)
 }
 
 func (r *replicas) Due(now pool.Instant, released []fleet.Answer) (_ []fleet.Answer, next pool.Instant) {
+	r.spread(now)
 	for _, d := range r.all {
 		before := len(released)
 		var due pool.Instant
@@ -148,7 +155,7 @@ func (r *replicas) Due(now pool.Instant, released []fleet.Answer) (_ []fleet.Ans
 			next = due
 		}
 	}
-	if at := r.spread(now, len(r.at) > 0); at != 0 && (next == 0 || at < next) {
+	if at := r.next(); at != 0 && (next == 0 || at < next) {
 		next = at
 	}
 	return released, next
