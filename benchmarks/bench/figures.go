@@ -137,6 +137,11 @@ type Figures struct {
 	Jain        Number `json:"jain"`
 	Preemptions int64  `json:"preemptions"`
 
+	// EventBatches are the messages of cache events that engines published to a policy that hears them, EventBatchesLost those of
+	// them that did not arrive; 0 with a policy that does not.
+	EventBatches     int64 `json:"eventBatches,omitempty"`
+	EventBatchesLost int64 `json:"eventBatchesLost,omitempty"`
+
 	// Saturated: the backlog grew until the arrivals ended. Latencies then measure the length of the run.
 	Saturated bool `json:"saturated"`
 
@@ -247,7 +252,7 @@ func (s *Setup) Figures(r *fleet.Result) *Figures {
 // FiguresBetween returns the figures of the requests that arrived in [from, to) alone; to 0 is the end. What is told of pods is
 // that of the whole run.
 func (s *Setup) FiguresBetween(r *fleet.Result, from, to pool.Instant) *Figures {
-	f := &Figures{}
+	f := &Figures{EventBatches: r.Batches, EventBatchesLost: r.BatchesLost}
 	var all collected
 	classes := make([]collected, len(s.Requests.Streams))
 	tenants := make([]collected, s.Requests.Tenants())

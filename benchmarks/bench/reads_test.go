@@ -102,4 +102,7 @@ workload: {blockTokens: 16, duration: 60s, arrivals: {type: constant, rate: 50},
 	if share := float64(r.BatchesLost) / float64(r.Batches); share < 0.2 || share > 0.3 || int64(l.batches) > r.Batches-r.BatchesLost {
 		t.Errorf("of %d batches %d are lost and %d come; want a quarter lost", r.Batches, r.BatchesLost, l.batches)
 	}
+	if f := setup.Figures(r); f.EventBatches != r.Batches || f.EventBatchesLost != r.BatchesLost {
+		t.Errorf("the figures have %d messages and %d lost, want %d and %d", f.EventBatches, f.EventBatchesLost, r.Batches, r.BatchesLost)
+	}
 }

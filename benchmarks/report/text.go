@@ -161,6 +161,9 @@ func Run(w io.Writer, name string, f *bench.Figures) error {
 	fmt.Fprintf(t, "  goodput\t%s of what was offered\t%s/s  %s\n", percent(f.Goodput), figure(f.GoodRate), note)
 	fmt.Fprintf(t, "  tokens\tin %s/s, out %s/s\thit rate %s, preemptions %d\n", figure(f.InputRate), figure(f.OutputRate), percent(f.HitRate), f.Preemptions)
 	fmt.Fprintf(t, "  balance\tbusiest pod %sx the mean\tJain index over tenants %s\n", figure(f.Imbalance), figure(f.Jain))
+	if f.EventBatches > 0 {
+		fmt.Fprintf(t, "  cache events\t%d messages\t%d lost\n", f.EventBatches, f.EventBatchesLost)
+	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
