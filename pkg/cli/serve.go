@@ -120,20 +120,26 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 	proxied := proxy.New(proxy.Options{Scheduler: current, Clock: clk, Sink: metrics, Log: log, Observe: metrics.ObserveDecision})
 	defer proxied.Close()
 	told := replicas.Self{ID: strconv.FormatUint(randomSeed(), 36), Scheduler: current, Clock: clk.Now, Sink: metrics}
-	servers := servers{failed: make(chan error, 8)}
-	if err := servers.open(run, f, log, metrics, picker, proxied,
-		admin.New(admin.Options{
-			Metrics: metrics, Scheduler: current, Clock: clk.Now, AllowEmpty: f.allowEmpty,
-			Config: r.inForce, Draining: ctx.Done(), Profiles: f.pprof,
-		}), replicas.NewTeller(told, replicas.DefaultKeptBytes), start); err != nil {
-		return err
-	}
+	var listener *replicas.Listener
+	var heard func() int
 	if len(f.replicas) > 0 {
 		identity, err := f.replicaIdentity()
 		if err != nil {
 			return err
 		}
-		start(replicas.NewListener(replicas.ListenerOptions{Self: told, Names: f.replicas, TLS: identity, Log: log}).Run)
+		listener = replicas.NewListener(replicas.ListenerOptions{Self: told, Names: f.replicas, TLS: identity, Log: log})
+		heard = listener.Heard
+	}
+	servers := servers{failed: make(chan error, 8)}
+	if err := servers.open(run, f, log, metrics, picker, proxied,
+		admin.New(admin.Options{
+			Metrics: metrics, Scheduler: current, Clock: clk.Now, AllowEmpty: f.allowEmpty,
+			Config: r.inForce, Draining: ctx.Done(), Profiles: f.pprof, Heard: heard,
+		}), replicas.NewTeller(told, replicas.DefaultKeptBytes), start); err != nil {
+		return err
+	}
+	if listener != nil {
+		start(listener.Run)
 	}
 	r.follow(start)
 	picker.SetReady(true)

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -113,6 +114,15 @@ func TestReplicasHearOfEachOther(t *testing.T) {
 				}
 			}
 			heard(1)
+			resp, err := http.Get(both[1].admin + "/metrics")
+			if err != nil {
+				t.Fatal(err)
+			}
+			page, err := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if err != nil || !strings.Contains(string(page), "\nfairlead_replica_streams 1\n") {
+				t.Errorf("the page does not say that one stream is heard (%v)", err)
+			}
 			close(answer)
 			if err := <-done; err != nil {
 				t.Error(err)

@@ -28,6 +28,8 @@ type Options struct {
 	Config func() Config
 	// Profiles: /debug/pprof is served.
 	Profiles bool
+	// Heard returns how many streams of other replicas are heard; nil: none is to be.
+	Heard func() int
 	// Draining is closed when the process takes nothing new any more; nil never is.
 	Draining <-chan struct{}
 }
@@ -43,7 +45,7 @@ type Handlers struct {
 // New returns the handlers, and adds the gauges of the pools to the metrics.
 func New(o Options) Handlers {
 	a := &admin{o}
-	o.Metrics.registry.MustRegister(newGauges(a.books, func() string { return o.Config().Digest }), newPoolGauges(a.books, o.Metrics.legacy),
+	o.Metrics.registry.MustRegister(newGauges(a.books, func() string { return o.Config().Digest }, o.Heard), newPoolGauges(a.books, o.Metrics.legacy),
 		newQueueGauges(a.queue, o.Metrics.legacy))
 	metrics, debug := http.NewServeMux(), http.NewServeMux()
 	metrics.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics.registry, promhttp.HandlerOpts{}))

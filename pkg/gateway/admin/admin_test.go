@@ -89,7 +89,7 @@ func newWorld(t *testing.T, set func(*Options), more ...part) *world {
 		t.Fatal(err)
 	}
 	w.config = Config{Digest: o.ConfigDigest, Text: o.ConfigText, Source: "config.yaml", Since: o.Epoch}
-	ao := Options{
+	ao := Options{Heard: func() int { return 3 },
 		Metrics: w.m, Scheduler: func() *exchange.Scheduler { return w.s.Current() }, Clock: func() pool.Instant { return w.now },
 		Config: func() Config { return w.config }, Draining: w.draining,
 	}

@@ -22,6 +22,8 @@ type gauges struct {
 	open      *prometheus.Desc
 	bookings  *prometheus.Desc
 	config    *prometheus.Desc
+	heard     func() int
+	replicas  *prometheus.Desc
 }
 
 // column is a gauge per endpoint.
@@ -30,7 +32,7 @@ type column struct {
 	of   func(*Line) float64
 }
 
-func newGauges(books func() Books, digest func() string) *gauges {
+func newGauges(books func() Books, digest func() string, heard func() int) *gauges {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("fairlead_"+name, help, labels, nil)
 	}
@@ -38,11 +40,12 @@ func newGauges(books func() Books, digest func() string) *gauges {
 		return column{desc(name, help, "pool", "endpoint"), of}
 	}
 	return &gauges{
-		books: books, digest: digest,
+		books: books, digest: digest, heard: heard,
 		endpoints: desc("endpoints", "Endpoints of a pool, by the state of their telemetry: never, stale or fresh.", "pool", "sample"),
 		health:    desc("endpoint_health", "Endpoints of a pool that somebody watches over, by the state of their circuit: closed, ejected, half-open or slow-start.", "pool", "state"),
 		booked: []column{
-			col("in_flight_requests", "Requests that are booked at an endpoint.", func(l *Line) float64 { return float64(l.Requests) }),
+			col("in_flight_requests", "Requests that are booked at an endpoint, by this replica and by those that it hears.", func(l *Line) float64 { return float64(l.Requests) }),
+			col("in_flight_requests_heard", "Those of them that other replicas booked.", func(l *Line) float64 { return float64(l.Heard) }),
 			col("in_flight_requests_without_first_byte", "Those of them that have no first byte yet.", func(l *Line) float64 { return float64(l.NoFirstByte) }),
 			col("booked_prefill_tokens", "Uncached prompt tokens that are booked at an endpoint and not prefilled yet.", func(l *Line) float64 { return float64(l.PrefillTokens) }),
 			col("booked_decode_tokens", "Tokens that the requests booked at an endpoint are expected to generate, or have.", func(l *Line) float64 { return float64(l.DecodeTokens) }),
@@ -55,13 +58,14 @@ func newGauges(books func() Books, digest func() string) *gauges {
 		age:      desc("sample_age_seconds_max", "Age of the oldest last sample of a pool; endpoints never scraped are left out.", "pool"),
 		open:     desc("open_exchanges", "Exchanges that were forwarded and have not ended."),
 		bookings: desc("open_bookings", "Bookings that have not ended, over all pools."),
+		replicas: desc("replica_streams", "Streams of other replicas that are heard, one per replica and pool."),
 		config:   desc("config_info", "1; the digest is that of the effective configuration.", "digest"),
 	}
 }
 
 // Describe sends the descriptions.
 func (g *gauges) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{g.endpoints, g.health, g.age, g.open, g.bookings, g.config} {
+	for _, d := range []*prometheus.Desc{g.endpoints, g.health, g.age, g.open, g.bookings, g.config, g.replicas} {
 		out <- d
 	}
 	for _, columns := range [][]column{g.booked, g.sampled} {
@@ -127,5 +131,8 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	}
 	gauge(g.open, float64(b.Open))
 	gauge(g.bookings, float64(b.Bookings))
+	if g.heard != nil {
+		gauge(g.replicas, float64(g.heard()))
+	}
 	gauge(g.config, 1, g.digest())
 }

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -146,6 +147,7 @@ func (l *Listener) addresses(ctx context.Context, name string) (out []netip.Addr
 	if err != nil {
 		return nil, err
 	}
+	slices.SortFunc(found, netip.Addr.Compare) // names come in another order each time
 	if len(found) > MaxReplicas {
 		l.Sink.Note(reason.ReplicaRefused, fmt.Sprintf("%s has %d addresses; %d of them are followed", name, len(found), MaxReplicas))
 		found = found[:MaxReplicas]

@@ -111,3 +111,57 @@ func FuzzReader(f *testing.F) {
 		}
 	})
 }
+
+// told is what one request is to the others: a prompt of 8,000 characters, its answer and its end.
+func told(slot uint32) []pool.Event {
+	h := pool.Booking{Slot: slot, Generation: 1}
+	at := netip.MustParseAddrPort("192.0.2.1:8000")
+	return []pool.Event{
+		{Kind: pool.Booked, Booking: h, To: at, Load: pool.Load{UncachedPrefill: 2000, Decode: 256}, Left: time.Minute},
+		{Kind: pool.Brought, To: at, Tokens: 64, Chain: make([]uint64, 31)},
+		{Kind: pool.Begun, Booking: h},
+		{Kind: pool.Told, Booking: h, Tokens: 300},
+		{Kind: pool.Ended, Booking: h},
+	}
+}
+
+func BenchmarkTelling(b *testing.B) {
+	j := newJournal(DefaultKeptBytes)
+	events := told(1)
+	b.ReportAllocs()
+	for b.Loop() {
+		for i := range events {
+			j.tell(events[i])
+		}
+	}
+	b.ReportMetric(float64(j.position())/float64(b.N), "bytes/op")
+}
+
+func BenchmarkHearing(b *testing.B) {
+	var text []byte
+	for _, e := range told(1) {
+		text = appendEvent(text, &e)
+	}
+	p, m := pool.New("p", nil), pool.Mirror{}
+	p.Update(1, []pool.Endpoint{{Name: "a", Addr: netip.MustParseAddrPort("192.0.2.1:8000")}})
+	from := bytes.NewReader(text)
+	r := reader{from: bufio.NewReader(from)}
+	var events []pool.Event
+	b.ReportAllocs()
+	for b.Loop() {
+		from.Reset(text)
+		r.from.Reset(from)
+		r.forget()
+		events = events[:0]
+		for range 5 {
+			e, err := r.event()
+			if err != nil {
+				b.Fatal(err)
+			}
+			events = append(events, e)
+		}
+		if n := p.Hear(2, &m, events); n != 0 {
+			b.Fatal(n)
+		}
+	}
+}
