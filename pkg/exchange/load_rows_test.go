@@ -412,3 +412,31 @@ func TestL19SessionTokensLeadIntoThePoolAlone(t *testing.T) {
 		}
 	}
 }
+
+// The backlog of an endpoint is what the clock says where no first byte will tell: the prompts of answers that nobody shows are computed
+// after their time, and not at their end.
+func TestBacklogOfAnswersThatNobodyShows(t *testing.T) {
+	for _, r := range []struct {
+		name string
+		sees plugins.Parts
+		left bool
+	}{
+		{"the first byte is shown: until then something is to be done", plugins.FirstByte, true},
+		{"nothing is shown", 0, false},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			w := configured(t, "", 1)
+			x := w.begin()
+			x.Headers(w.now, post("/v1/chat/completions"), exchange.Via{Adapter: "ext_proc", Sees: r.sees, StreamLasts: true}, false)
+			if a := x.Body(w.now, []byte(`{"model":"m","stream":true,"messages":[{"role":"user","content":"`+strings.Repeat("word ", 2000)+`"}]}`), true); a.Do != exchange.Forward {
+				t.Fatalf("not forwarded: %+v", a)
+			}
+			w.pass(time.Minute)
+			w.pools[0].Decide(func(_ *pool.Snapshot, b *pool.Books) {
+				if left := b.StillToDo(0); (left > 0) != r.left {
+					t.Errorf("%d tokens are still to be done after a minute", left)
+				}
+			})
+		})
+	}
+}

@@ -84,7 +84,7 @@ func (x *Exchange) book(c *plugins.Cycle, legs []plugins.Leg, books *pool.Books)
 		}
 		l.load.Cached = min(b.CachedTokens(c, chosen.Endpoints[0]), max(prompt, 0))
 		l.load.UncachedPrefill = max(prompt-l.load.Cached, 0)
-		l.load.Silent = x.r.API.Generates() && x.r.Body != nil && !x.r.Body.Stream
+		l.load.Silent = x.r.API.Generates() && x.r.Body != nil && !x.r.Body.Stream || !x.shows(plugins.FirstByte)
 		if i == 0 {
 			l.load.Decode = x.expectedOutput()
 		}

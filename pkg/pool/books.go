@@ -12,7 +12,8 @@ type Load struct {
 	// Cached is the part of the prompt that the endpoint need not compute, but that the rest attends to.
 	Cached int64
 
-	// Silent says that the answer's first byte does not tell when the prompt is computed, since the whole answer comes at once.
+	// Silent says that the answer's first byte does not tell when the prompt is computed, since the whole answer comes at once, or
+	// nobody will see it.
 	Silent bool
 
 	// Long says that the prompt was long for the traffic, as Books.LongPrompt has it.
