@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/pkg/exchange"
 	"github.com/fairlead/fairlead/pkg/gateway/replicas"
@@ -51,6 +52,24 @@ func says(text string, lasts bool) func(*world, http.ResponseWriter, *http.Reque
 var byReplicas = map[reason.ID]reached{
 	reason.ReplicaRefused: hearing(reason.ReplicaRefused, func(_ *world, to http.ResponseWriter, _ *http.Request) { to.WriteHeader(http.StatusOK) }),
 	reason.ReplicaLost:    hearing(reason.ReplicaLost, says(string(rune(pool.Anew)), false)),
+	reason.OthersUnheard: func(t *testing.T) *heard {
+		w := newWorld(t, head+"- type: cost-scorer\n- type: max-score-picker\n", nil)
+		sample := pool.NoSample()
+		sample.FirstTokens, sample.Waiting, sample.Running = pool.Timed{}, 0, 0
+		for range 60 {
+			x, a := w.forwarded(w.ask(seesHeaders, hello))
+			w.now += pool.Instant(time.Second)
+			x.Response(w.now, ok(), a.To[0], true)
+			sample.At = w.now
+			sample.FirstTokens.Count += 2 // of each of two engines
+			sample.FirstTokens.Seconds += 0.1
+			s := w.pools[0].Snapshot()
+			for _, id := range s.Members {
+				w.pools[0].Observe(w.now, s.Slots[id].Ref, sample)
+			}
+		}
+		return w.heard
+	},
 	reason.HearsayUnknown: hearing(reason.HearsayUnknown, says(string([]byte{byte(pool.Ended), 1, 1}), true)),
 	reason.ReplicaBehind: hearing(reason.ReplicaBehind, func(w *world, to http.ResponseWriter, r *http.Request) {
 		me := self(w)

@@ -248,6 +248,7 @@ func (b *Books) firstByte(h Booking) bool {
 	b.touched.add(b.entries[i].to.ID)
 	if !b.entries[i].begun {
 		b.entries[i].begun = true
+		b.Tallies[b.entries[i].to.ID].Answered++
 		b.tell(i, Event{Kind: Begun})
 	}
 	return true

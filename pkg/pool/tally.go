@@ -16,6 +16,9 @@ type Tally struct {
 	// Prompts are the tokens of their prompts, and Cached those that were not to be computed.
 	Prompts, Cached int64
 
+	// Answered are answers that began, of whatever kind.
+	Answered int64
+
 	// Begun are event streams that began, Waited is the time from each booking to its first byte, Ahead their part of BookedAhead,
 	// to which the work of later prompts is added that ended in the same step, and BegunWork is their part of BookedWork. BegunBeside
 	// and BegunKTokens are the sequences, and the thousands of tokens of their contexts, that decoded at those instants. Where engines send

@@ -74,6 +74,7 @@ func (f *fleetLoad) counted(e *engineLoad, s *pool.Sample, books *pool.Books, id
 	}
 	step := e.prior.stepMS + k.decoding*(e.prior.perSequence+context*e.prior.perKToken)
 	if counts {
+		f.others.answers.add(float64(t.Answered-own.Answered), firsts.Count)
 		begun := pool.Timed{Count: float64(t.Begun - own.Begun), Seconds: (t.Waited - own.Waited).Seconds()}
 		f.first.own.Count += begun.Count
 		f.first.own.Seconds += begun.Seconds

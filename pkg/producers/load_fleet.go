@@ -6,6 +6,7 @@ import (
 
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
 )
 
 // The figures of one H100 SXM with Llama-3.1-8B in bf16, with which everything begins (simulator/engine has their sources).
@@ -146,6 +147,7 @@ type fleetLoad struct {
 	reuse     evidence // cached tokens of prompts over all
 
 	first    firstBytes
+	others   others
 	longMS   float64 // of such prompts, since the last tick
 	longPods float64
 }
@@ -400,6 +402,10 @@ func (f *fleetLoad) tick(c *plugins.Cycle, books *pool.Books) {
 	f.all.fade(kept(poolForget))
 	f.first.fade(kept(classForget))
 	f.judgeFirstBytes(c, books)
+	f.others.answers.fade(kept(classForget))
+	if f.others.judge() {
+		c.Note(reason.OthersUnheard, "")
+	}
 	for _, id := range c.Snapshot.Members {
 		e := &f.engines[id]
 		f.tells(e)

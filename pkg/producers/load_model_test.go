@@ -242,10 +242,12 @@ func TestEnginesCountsStandInForOwnRequests(t *testing.T) {
 		name   string
 		others float64 // first tokens that the engine counts for each of ours
 		want   float64
+		noted  int // that others are not heard
 	}{
-		{"the engine has own requests alone", 0, 0.031},
-		{"as many are of others", 0.9, 0.031},
-		{"most are of others", 9, 0.062},
+		{"the engine has own requests alone", 0, 0.031, 0},
+		{"a few are of others", 0.3, 0.031, 0},
+		{"as many are of others", 0.9, 0.031, 1},
+		{"most are of others", 9, 0.062, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := loadRig(t, "a")
@@ -268,6 +270,9 @@ func TestEnginesCountsStandInForOwnRequests(t *testing.T) {
 			loads, _ := believed(t, g.Send(body(tokens)))
 			if got := loads[0].PrefillMSPerToken; !near(got, tt.want, 0.1) {
 				t.Errorf("a prompt's token is believed to take %.4f ms, want %.4f", got, tt.want)
+			}
+			if n := g.Notes[reason.OthersUnheard]; n != tt.noted {
+				t.Errorf("noted %d times that others are not heard, want %d", n, tt.noted)
 			}
 		})
 	}

@@ -101,6 +101,7 @@ const (
 	ReplicaBehind
 	ReplicaRefused
 	HearsayUnknown
+	OthersUnheard
 
 	// Without status: the load model.
 	FactMissing
@@ -366,6 +367,9 @@ var table = [...]Row{
 	ReplicaRefused: {Code: "replica_refused",
 		Means:  "a replica that --replicas names cannot be found, or does not tell what it books; the detail says why",
 		Remedy: "check --replicas, its certificates and network policies, and that all replicas have the same pools"},
+	OthersUnheard: {Code: "others_unheard",
+		Means:  "engines begin many more answers than this replica and those that it hears have asked for: somebody else's requests are known by samples alone",
+		Remedy: "several replicas: give all of them --replicas; clients that pass the picker by: none, but its decisions are as good as samples are fresh"},
 	HearsayUnknown: {Code: "hearsay_unknown",
 		Means:  "another replica told of an endpoint or a booking that this one does not know",
 		Remedy: "normal for a moment when endpoints come and go; else check that all replicas see the same endpoints"},
