@@ -161,6 +161,19 @@ func (r *replicas) Due(now pool.Instant, released []fleet.Answer) (_ []fleet.Ans
 	return released, next
 }
 
+// Noted returns how often each reason was noted by any of them, by code.
+func (r *replicas) Noted() map[string]int {
+	noted := map[string]int{}
+	for _, d := range r.all {
+		if p, ok := d.(interface{ Noted() map[string]int }); ok {
+			for code, n := range p.Noted() {
+				noted[code] += n
+			}
+		}
+	}
+	return noted
+}
+
 // Left says what is still booked or under way at any of them, once all have heard what was told; empty for nothing. See
 // [Production.Left].
 func (r *replicas) Left() string {

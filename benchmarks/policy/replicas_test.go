@@ -44,7 +44,7 @@ func TestReplicasThatTellEachOther(t *testing.T) {
 		return cached, prompt
 	}
 	alone, _ := run(t, policy.Default, spec, 3, nil)
-	silent, _ := run(t, "replicas=4:default", spec, 3, nil)
+	silent, unheard := run(t, "replicas=4:default", spec, 3, nil)
 	told, d := run(t, "replicas=4@2ms:default", spec, 3, nil)
 	again, _ := run(t, "replicas=4@2ms:default", spec, 3, nil)
 	if digest(told) != digest(again) {
@@ -55,6 +55,15 @@ func TestReplicasThatTellEachOther(t *testing.T) {
 	most, _ := hits(told)
 	if share := func(n int64) float64 { return float64(n) / float64(all) }; share(most) < share(one)-0.05 || share(few) > share(most)-0.1 {
 		t.Errorf("found in caches: %.3f by four that tell each other, %.3f by four that do not, %.3f by one alone", share(most), share(few), share(one))
+	}
+	for who, of := range map[string]fleet.Decider{"four that do not tell each other": unheard, "four that do": d} {
+		want := 0
+		if of == unheard {
+			want = 4
+		}
+		if n := of.(interface{ Noted() map[string]int }).Noted()["others_unheard"]; n != want {
+			t.Errorf("%s note %d times that there are others, want %d", who, n, want)
+		}
 	}
 	if left := d.(interface{ Left() string }).Left(); left != "" {
 		t.Errorf("left: %s", left)
