@@ -65,7 +65,7 @@ func TestLeaks(t *testing.T) {
 func TestLeaksQueued(t *testing.T) {
 	p := acceptance.Policies(t, withQueue("saturationDetectorRef: load-detector, defaultRequestTTL: 200ms, maxRequests: 40, enableEviction: true",
 		"{type: load-detector, parameters: {maxRequests: 4}}"))[0]
-	ended, refused, left := leaks(t, p, mayLeak(450, "share: 0.6, tenants: 20", "share: 0.2, tenants: 5, priority: 10", "share: 0.2, tenants: 5, priority: -10"))
+	ended, refused, left := leaks(t, p, mayLeak(600, "share: 0.6, tenants: 20", "share: 0.2, tenants: 5, priority: 10", "share: 0.2, tenants: 5, priority: -10"))
 	for _, why := range []string{"queue_timeout", "queue_full", "evicted"} {
 		if refused[why] < 1000 {
 			t.Errorf("%d requests ended with %s; want at least 1000, for the run to show something", refused[why], why)

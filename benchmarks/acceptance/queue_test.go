@@ -114,3 +114,23 @@ workload:
 	}
 	acceptance.Say(t, acceptance.Is(worst <= 1.1), "tokens served to one and the other, 3 mixes of sizes with 2 seeds: %s; at most %.3f", strings.Join(said, ", "), worst)
 }
+
+// Where prompts are cached counts in a queue: requests that wait for the endpoint of their choice, and are overtaken, come in time
+// more often than those that take any room; and where nothing is cached it costs nothing.
+func TestLookAhead(t *testing.T) {
+	const seeds = 2
+	both := acceptance.Policies(t, withQueue("defaultRequestTTL: 3s, lookAhead: 0"), withQueue("defaultRequestTTL: 3s"))
+	ok, said := true, []string{}
+	for _, r := range []struct {
+		scenario string
+		scale    float64
+		least    float64 // of what comes in time without
+	}{{"s1-shared-prefix", 1.2, 1.2}, {"s4-mooncake-synthetic", 1.4, 1.1}, {"s17-long-context", 1.3, 1.05}, {"s12-noisy-neighbour", 1, 0.98}} {
+		played := acceptance.Play(t, acceptance.Scenario(t, r.scenario).Scaled(r.scale), 1, seeds, both...)
+		a := acceptance.Mean(acceptance.Of(played[0].Figures(), acceptance.Goodput))
+		b := acceptance.Mean(acceptance.Of(played[1].Figures(), acceptance.Goodput))
+		ok = ok && b >= r.least*a
+		said = append(said, fmt.Sprintf("%s at %.1f %.0f %%, without %.0f %%", r.scenario, r.scale, 100*b, 100*a))
+	}
+	acceptance.Say(t, acceptance.Is(ok), "in time of %s", strings.Join(said, "; "))
+}

@@ -43,8 +43,8 @@ func (c *counter) At(at pool.Instant) {
 	}
 }
 
-func newCounter(t *testing.T) *counter {
-	file, problems := config.Load([]byte(withQueue("saturationDetectorRef: load-detector, maxRequests: 0, defaultPriorityBand: {maxRequests: 1M}",
+func newCounter(t *testing.T, more string) *counter {
+	file, problems := config.Load([]byte(withQueue("saturationDetectorRef: load-detector, maxRequests: 0, defaultPriorityBand: {maxRequests: 1M}"+more,
 		"{type: load-detector, parameters: {maxRequests: 4}}")), "queue", catalog.Builtin())
 	if file == nil {
 		t.Fatal(problems)
@@ -126,10 +126,10 @@ func (c *counter) drain(n int) time.Duration {
 }
 
 // A pool that is idle, then busy, then idle asks for no timer while nobody waits; whoever waits goes within the call in which another
-// ends; and 100,000 that wait, each with all that is held of it, take at most three times as long as the same number that need not.
+// ends, if it takes any room; and 100,000 that wait, each with all that is held of it, take at most three times as long as the same number that need not.
 func TestQueueCost(t *testing.T) {
 	const waits = 100_000
-	c := newCounter(t)
+	c := newCounter(t, ", lookAhead: 0")
 	c.pass(1000)
 	idle := c.timers
 	c.drain(0)
@@ -158,14 +158,19 @@ func TestQueueCost(t *testing.T) {
 	if busy == idle {
 		t.Error("those that waited had no deadline")
 	}
-	ratio := 0.0
-	for range 3 { // the best of a few, since the machine does other things besides
-		if r := float64(c.drain(waits)) / float64(c.pass(waits)); ratio == 0 || r < ratio {
-			ratio = r
+	best := func(run func() time.Duration) (least float64) {
+		for range 3 { // the machine does other things besides
+			if took := run().Seconds(); least == 0 || took < least {
+				least = took
+			}
 		}
+		return least
 	}
+	need := best(func() time.Duration { return c.pass(waits) })
+	ratio := best(func() time.Duration { return c.drain(waits) }) / need
+	choosy := best(func() time.Duration { return newCounter(t, "").drain(waits) }) / need
 	left := c.pool.Open()
-	acceptance.Say(t, acceptance.Is(idle == 0 && again == 0 && next == 0 && late == 0 && left == 0 && ratio < 3),
-		"timers of the queue while nobody waits: %d before, %d after; %d of 1000 went later than the end that made room; 100,000 that wait cost %.1f times what the same number cost that need not",
-		idle, again+int(next), late, ratio)
+	acceptance.Say(t, acceptance.Is(idle == 0 && again == 0 && next == 0 && late == 0 && left == 0 && ratio < 3 && choosy < 20),
+		"timers of the queue while nobody waits: %d before, %d after; %d of 1000 went later than the end that made room; 100,000 that wait cost %.1f times what the same number cost that need not, and %.0f times where each waits for the endpoint of its choice",
+		idle, again+int(next), late, ratio, choosy)
 }

@@ -17,11 +17,11 @@ import (
 )
 
 // emptyLimit is what a queue in which nobody waits may add to a request, and drainLimit what each may take of those that wait while
-// the queue drains, in hashes of 100 kB. The design's 200 ns and 20 us (50,000 requests/s) are 0.03 and 3 of them; the first has the
-// margin that a cycle has.
+// the queue drains, in hashes of 100 kB. The design's 200 ns and 20 us (50,000 requests/s) are 0.03 and 3 of them, with the margin
+// that a cycle has.
 const (
 	emptyLimit = 0.04
-	drainLimit = 3
+	drainLimit = 4
 )
 
 // queued builds the default profile with a queue that holds as many as come.

@@ -45,11 +45,16 @@ func (x *Exchange) schedule(now pool.Instant) (a Action, full bool) {
 			}
 			books.At(x.r.Now)
 			var legs []plugins.Leg
-			if legs, no = c.Decide(books); no == nil {
+			switch legs, no = c.Decide(books); {
+			case no != nil:
+				if s.o.Built.Nobody(s.o.Sink, &x.r, no) {
+					full, no = true, nil
+				}
+			case !s.o.Built.Suits(s.o.Sink, c, legs):
+				full = true
+			default:
 				x.book(c, legs, books)
 				s.o.Built.Admitted(s.o.Sink, &x.r, x.legs[0].refs[0], x.legs[0].load)
-			} else if s.o.Built.Nobody(s.o.Sink, &x.r, no) {
-				full, no = true, nil
 			}
 		})
 	}

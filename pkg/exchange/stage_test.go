@@ -171,6 +171,7 @@ func (q *oneAtATime) Fits(_ *plugins.Cycle, books *pool.Books) (bool, *reason.Re
 
 func (q *oneAtATime) Attach([]*pool.Pool, reason.Sink)                  {}
 func (q *oneAtATime) Admitted(*plugins.Request, pool.Ref, pool.Load)    {}
+func (q *oneAtATime) Suits(*plugins.Cycle, []plugins.Leg) bool          { return true }
 func (q *oneAtATime) Nobody(r *plugins.Request, _ *reason.Refusal) bool { return q.patient }
 func (q *oneAtATime) Drain()                                            { q.drains = true }
 

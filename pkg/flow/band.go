@@ -39,7 +39,8 @@ type Flow struct {
 	bytes   int64
 	parked  uint64 // the pool's count of changes at which its first found no endpoint; it is not asked again before that rises
 	waits   bool   // it stands in waiting
-	due     bool   // its turn was taken back: it goes before others
+	seeks   search
+	due     bool // its turn was taken back: it goes before others
 	emptied pool.Instant
 
 	deficit  int64   // token-deficit: what it may still let go before the others
@@ -70,7 +71,7 @@ func (b *Band) entered(f *Flow, now pool.Instant) {
 	}
 	i, _ := slices.BinarySearchFunc(b.waiting, f.ID, byID)
 	b.waiting = slices.Insert(b.waiting, i, f)
-	f.waits, f.parked = true, 0
+	f.waits, f.parked, f.seeks = true, 0, search{}
 	b.Fairness.Came(f, now)
 }
 
@@ -196,6 +197,8 @@ type item struct {
 	deadline pool.Instant // its own, from its headers; 0 for none
 	seq      uint64
 	bytes    int64
+	choice   pool.ID // where it was best when it was last decided, and found no room, plus 1; 0 for never
+	passed   int32   // how many that came after it went before it, since its choice was full
 	output   int64   // tokens that it is booked to generate
 	ceiling  float64 // of stateGoes: below which saturation it may go
 	index    int     // in the flow's heap

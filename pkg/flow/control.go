@@ -29,6 +29,12 @@ type Settings struct {
 	// Patient has requests go to endpoints with room alone, where the detector knows them, and wait where a decision finds all
 	// endpoints too busy. Otherwise the decision is what it is without a queue.
 	Patient bool
+	// LookAhead, above 0, has them decided among all endpoints, and wait where the one that is chosen is full. Then those behind
+	// them are asked, of a flow up to so many. Who has waited for Patience, or was overtaken MostPassed times, is decided among
+	// endpoints with room.
+	LookAhead  int
+	MostPassed int32
+	Patience   time.Duration
 	// DropLate refuses a request whose own deadline has passed when its turn comes.
 	DropLate bool
 	// HoldEmpty has requests wait while a pool has no endpoint; else they are refused at once.
@@ -160,6 +166,10 @@ func (c *Control) Next(now pool.Instant) (r *plugins.Request, no *reason.Refusal
 		l.pool.Decide(func(s *pool.Snapshot, books *pool.Books) {
 			g.changes = l.pool.Changes()
 			g.s = c.saturation(l, now, s, books)
+			if o := c.rules(); o.rooms != nil && o.LookAhead > 0 && len(l.view.members) > 0 {
+				l.spare.look(o.rooms, &l.seen, s)
+				g.full = append(g.full[:0], l.spare.is...)
+			}
 		})
 	}
 	c.mu.Lock()
@@ -167,6 +177,7 @@ func (c *Control) Next(now pool.Instant) (r *plugins.Request, no *reason.Refusal
 	defer c.review(now)
 	for _, l := range lines {
 		if l.gate.asked {
+			l.wakes(now)
 			empty := !takes(l.pool.Snapshot())
 			for _, b := range l.bands {
 				c.expire(now, b, empty)
@@ -237,6 +248,7 @@ func (c *Control) pick(now pool.Instant, l *line, g *gate) *item {
 	c.rules().Ceilings.Ceilings(g.s.Value, l.priorities, l.ceilings)
 	if g.s.Until > 0 {
 		l.until = g.s.Until
+		l.wakeAt(g.s.Until) // who waits for an endpoint that will have room then
 	}
 	var best *Band
 	for i, b := range l.bands {
@@ -258,7 +270,7 @@ func (c *Control) pick(now pool.Instant, l *line, g *gate) *item {
 			continue
 		}
 		if !c.rules().Weighted {
-			if it := c.first(now, b, g.changes); it != nil {
+			if it := c.first(now, l, b, g.changes); it != nil {
 				return it
 			}
 			continue
@@ -271,7 +283,7 @@ func (c *Control) pick(now pool.Instant, l *line, g *gate) *item {
 		return nil
 	}
 	l.pass = best.pass
-	return c.first(now, best, g.changes)
+	return c.first(now, l, best, g.changes)
 }
 
 // alternatesEvery is how soon a band that is closed in turn is asked for again.
@@ -288,15 +300,28 @@ func (b *Band) mayAny(changes uint64) bool {
 }
 
 // first takes the next request out of a band's flows. One that is late comes back with stateOver.
-func (c *Control) first(now pool.Instant, b *Band, changes uint64) *item {
+func (c *Control) first(now pool.Instant, l *line, b *Band, changes uint64) *item {
 	if c.drains.Load() {
 		changes += 2 // nobody is parked
 	}
-	f := b.next(now, changes)
-	if f == nil {
-		return nil
+	o := c.rules()
+	var f *Flow
+	var it *item
+	for it == nil {
+		if l.trials.exhausted(l.gate.changes) && !c.drains.Load() {
+			return nil
+		}
+		if f = b.next(now, changes); f == nil {
+			return nil
+		}
+		if c.drains.Load() {
+			it = f.head()
+		} else if it = f.next(o, now, l.gate.full, l.trials.again(l.gate.changes)); it == nil {
+			b.owes(f, false)
+			c.rests(o, l, f, changes)
+			l.trials.vain(l.gate.changes, 0, 1)
+		}
 	}
-	it := f.head()
 	if it.deadline != 0 && now > it.deadline && !c.drains.Load() {
 		c.out(now, it)
 		it.state, it.late = stateOver, true
@@ -329,7 +354,7 @@ func (c *Control) Fits(cy *plugins.Cycle, books *pool.Books) (bool, *reason.Refu
 		c.bar(now, l, r, it, false)
 		return false, nil
 	}
-	if o.rooms != nil && !c.leaves(o.rooms, cy, l, it) {
+	if o.rooms != nil && !c.leaves(o, cy, l, it) {
 		c.bar(now, l, r, it, true)
 		return false, nil
 	}
@@ -365,14 +390,19 @@ func (c *Control) ceilingOf(o *rules, l *line, priority int32, s float64, now po
 	return min(l.ceilings[i], 1)
 }
 
-// leaves narrows the candidates to endpoints with room, and to those where the flow had no more than its share, if others
-// wait. It reports whether any is left.
-func (c *Control) leaves(rooms Rooms, cy *plugins.Cycle, l *line, it *item) bool {
-	l.spare.look(rooms, &l.seen, cy.Snapshot)
-	n := len(cy.Candidates)
+// leaves narrows the candidates to endpoints with room, unless the request may wait for one that is full, and to those where the
+// flow had no more than its share, if others wait. It reports whether any with room is left.
+func (c *Control) leaves(o *rules, cy *plugins.Cycle, l *line, it *item) bool {
+	l.spare.look(o.rooms, &l.seen, cy.Snapshot)
 	if len(l.spare.full) > 0 {
-		n = cy.Restrict(l.spare.has)
+		if !slices.ContainsFunc(cy.Candidates, l.spare.has) {
+			return false
+		}
+		if !o.chooses(it, cy.Now) {
+			cy.Restrict(l.spare.has)
+		}
 	}
+	n := len(cy.Candidates)
 	if n < 2 || it == nil {
 		return n > 0
 	}
@@ -388,7 +418,7 @@ func (c *Control) leaves(rooms Rooms, cy *plugins.Cycle, l *line, it *item) bool
 	barred := func(id pool.ID) bool { return spreads.Barred(it.flow, cy.Snapshot.Slots[id].Ref, len(l.view.members)) }
 	free := 0
 	for _, id := range cy.Candidates {
-		if !barred(id) {
+		if l.spare.has(id) && !barred(id) {
 			free++
 		}
 	}
@@ -418,8 +448,10 @@ func (c *Control) bar(now pool.Instant, l *line, r *plugins.Request, it *item, p
 	it.flow.push(it)
 	it.band.entered(it.flow, now)
 	it.band.owes(it.flow, true)
+	it.flow.seeks = search{}
 	if parked {
 		it.flow.park(l.pool.Changes())
+		l.wakeAt(l.tail.Until)
 		r.Stay.Why = whyNowhere
 	}
 	c.review(now)
@@ -437,6 +469,7 @@ func (c *Control) Booked(now pool.Instant, r *plugins.Request, to pool.Ref, load
 		c.passed(now, r)
 		return
 	}
+	it.flow.found(it)
 	c.uncount(now, it)
 	it.line.rate.count(now)
 	it.state, it.output = stateRuns, load.Decode
@@ -545,6 +578,9 @@ func (c *Control) review(now pool.Instant) {
 		}
 		if l.until != 0 {
 			earlier(max(l.until, now+1))
+		}
+		if l.wake != 0 {
+			earlier(max(l.wake, now+1))
 		}
 		if c.rules().Evict {
 			if at := c.nextRound(l); at > now {

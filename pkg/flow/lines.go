@@ -28,6 +28,8 @@ type line struct {
 	ceilings   []float64
 	tail       Saturation // as last seen
 	until      pool.Instant
+	wake       pool.Instant // when flows are asked again that wait for a change; 0 for never
+	trials     trials
 	pass       float64 // of the weighted band that went last
 	rate       drain
 	swept      pool.Instant
@@ -39,6 +41,7 @@ type gate struct {
 	asked   bool
 	s       Saturation
 	changes uint64
+	full    []bool // by pool.ID: endpoints without room
 }
 
 // membership is what the control keeps of a snapshot, so that the labels of endpoints are read once.

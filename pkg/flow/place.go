@@ -81,6 +81,9 @@ func (c *Control) place(now pool.Instant, it *item, empty bool) *reason.Refusal 
 	b.append(it)
 	it.flow.push(it)
 	b.entered(it.flow, now)
+	if len(it.flow.heap) <= c.rules().LookAhead {
+		it.flow.parked = 0 // where the first of its flow find nobody, it may
+	}
 	c.counts(l, 1, it.bytes)
 	return nil
 }
@@ -90,6 +93,7 @@ const (
 	whyFull    = "full"
 	whyEmpty   = "empty"
 	whyNowhere = "nowhere"
+	whyChoice  = "choice"
 )
 
 // counts keeps the totals.

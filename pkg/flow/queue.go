@@ -67,6 +67,18 @@ type Queue struct {
 	// Otherwise the decision is what it would be without a queue, and such a request is refused.
 	LateBinding bool `json:"lateBinding"`
 
+	// LookAhead has a request decided among all endpoints, those included that have no room: what is cached at a full one may be
+	// worth waiting for. Where the choice is full the request keeps its place, and those behind it are asked, up to so many of a
+	// tenant's first. 0 has requests decided among the endpoints with room. It has effect with lateBinding alone.
+	LookAhead int32 `json:"lookAhead" schema:"min=0,max=256" unit:"requests"`
+
+	// Patience is how long a request waits for the endpoint of its choice while others have room. Then it takes any room.
+	Patience time.Duration `json:"patience" schema:"min=1ms"`
+
+	// MaxOvertaken is how many of its tenant's later requests may go before a request that waits for the endpoint of its choice.
+	// Then it takes any room before they go on.
+	MaxOvertaken int32 `json:"maxOvertaken" schema:"min=1" unit:"requests"`
+
 	// DropLate refuses a request whose header asks for its first token by a time that has passed when its turn comes.
 	DropLate bool `json:"dropLate"`
 
@@ -136,6 +148,7 @@ func NewQueue() *Queue {
 	return &Queue{
 		MaxRequests: 20_000, MaxBytes: 2_000_000_000, DefaultRequestTTL: time.Minute, HoldWhenEmpty: true,
 		MaxPriorityBands: 64, MaxFlowsPerBand: 1024, BandSharing: "strict", LateBinding: true, DropLate: true,
+		LookAhead: 32, Patience: 10 * time.Second, MaxOvertaken: 64,
 		RetryAfterMin: time.Second, RetryAfterMax: 30 * time.Second,
 	}
 }
@@ -152,6 +165,7 @@ func (q *Queue) Provision(b *plugins.Builder) error {
 		MaxRequests: int64(q.MaxRequests), MaxBytes: int64(q.MaxBytes), MaxBands: int(q.MaxPriorityBands), MaxFlows: int(q.MaxFlowsPerBand),
 		BandIdle: bandIdle, FlowIdle: flowIdle, Weighted: q.BandSharing == "weighted",
 		Detector: NewLoadDetector(), Ceilings: NewStaticLimit(), Patient: q.LateBinding, DropLate: q.DropLate, HoldEmpty: q.HoldWhenEmpty,
+		LookAhead: int(q.LookAhead), MostPassed: q.MaxOvertaken, Patience: q.Patience,
 		Evict: q.EnableEviction, RetryMin: q.RetryAfterMin, RetryMax: q.RetryAfterMax,
 	}
 	if q.RetryAfterMin > q.RetryAfterMax {

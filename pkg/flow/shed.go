@@ -68,6 +68,9 @@ func (q *Shed) Next(pool.Instant) (*plugins.Request, *reason.Refusal, bool) { re
 // Admitted changes nothing.
 func (q *Shed) Admitted(*plugins.Request, pool.Ref, pool.Load) {}
 
+// Suits lets a request go anywhere.
+func (q *Shed) Suits(*plugins.Cycle, []plugins.Leg) bool { return true }
+
 // Nobody reports that nobody waits.
 func (q *Shed) Nobody(*plugins.Request, *reason.Refusal) bool { return false }
 

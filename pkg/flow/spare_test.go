@@ -74,6 +74,12 @@ func TestTheSpareAgreesWithAskingAll(t *testing.T) {
 				p.Observe(now, of, pool.Sample{At: now - pool.Instant(draw("late", 3)), Waiting: int32(draw("waiting", 4)) - 1, Blocks: 64, BlockTokens: 16,
 					KVUsage: float64(draw("usage", 11)) / 10, ProcessStart: float64(1 + draw("process", 20)/19)})
 			},
+			"ceiling": func(t *rapid.T) {
+				of := member()
+				p.Decide(func(_ *pool.Snapshot, b *pool.Books) {
+					b.Limit(of.ID, int32(draw("most", 3)), now+pool.Instant(draw("until", 30))*pool.Instant(time.Millisecond))
+				})
+			},
 			"first byte": func(t *rapid.T) {
 				if len(open) > 0 {
 					p.FirstByte(now, rapid.SampledFrom(open).Draw(t, "booking"))

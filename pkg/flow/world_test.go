@@ -37,12 +37,14 @@ type request struct {
 	tokens  int64
 	output  int64
 	expects int64 // what its answer is booked for; 0 is output
+	best    int   // where it is best, from 1 on; 0 for anywhere
 	no      *reason.Refusal
 	at      pool.Instant // of its end of waiting
 	booking pool.Booking
 	to      pool.Ref
 	runs    bool
 	held    bool
+	decided int // how often it was decided, of one that has a best place
 }
 
 func (w *world) Note(id reason.ID, _ string) { w.noted[id]++ }
@@ -52,6 +54,14 @@ type pickFirst struct{}
 
 func (pickFirst) Pick(c *plugins.Cycle, _ []float64, _ int, best []int) []int {
 	least := 0
+	if r, ok := c.Request.Owner.(*request); ok && r.best > 0 {
+		r.decided++
+		for i, id := range c.Candidates {
+			if id == pool.ID(r.best-1) {
+				return append(best, i)
+			}
+		}
+	}
 	for i := range c.Candidates { // spread by the identity of the request
 		if i == int(c.Request.Number%uint64(len(c.Candidates))) {
 			least = i
@@ -124,6 +134,7 @@ func tenantIs(id string) set   { return func(r *request) { r.Target.Subscription
 func priority(p int32) set     { return func(r *request) { r.Target.Priority = p } }
 func bytes(n int64) set        { return func(r *request) { r.Bytes = n } }
 func tokens(in, out int64) set { return func(r *request) { r.tokens, r.output = in, out } }
+func bestAt(e int) set         { return func(r *request) { r.best = e } }
 func header(name, v string) set {
 	return func(r *request) { r.Headers = openai.Headers{{Name: name, Value: v}} }
 }
@@ -186,6 +197,10 @@ func (w *world) decide(r *request) bool {
 		legs, refusal := cy.Decide(books)
 		if w.fails[r.Target.Subscription] {
 			refusal = reason.Refuse(reason.AllFiltered, "none has its adapter")
+		}
+		if refusal == nil && !w.c.Suits(cy, legs) {
+			waits = true
+			return
 		}
 		if refusal != nil {
 			if waits = w.c.Nobody(w.now, &r.Request, refusal); !waits {

@@ -191,6 +191,7 @@ func (*waits) Next(pool.Instant) (*plugins.Request, *reason.Refusal, bool) { ret
 func (*waits) Fits(*plugins.Cycle, *pool.Books) (bool, *reason.Refusal)    { return true, nil }
 func (*waits) Attach([]*pool.Pool, reason.Sink)                            {}
 func (*waits) Admitted(*plugins.Request, pool.Ref, pool.Load)              {}
+func (*waits) Suits(*plugins.Cycle, []plugins.Leg) bool                    { return true }
 func (*waits) Nobody(*plugins.Request, *reason.Refusal) bool               { return false }
 func (*waits) Leave(*plugins.Request)                                      {}
 func (*waits) Deadline() pool.Instant                                      { return 0 }

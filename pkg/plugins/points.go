@@ -72,7 +72,7 @@ type Attacher interface {
 // Until Forever: it ends their waiting itself, by Next.
 //
 // Whoever runs the queue asks for Next, one call at a time, whenever something may have changed: a request was held, one began
-// to be answered or ended, the membership or a sample changed, or Deadline has come. Fits, Admitted and Nobody are called
+// to be answered or ended, the membership or a sample changed, or Deadline has come. Fits, Suits, Admitted and Nobody are called
 // inside the pool's critical section, and may not call the pool; all other methods may be called from any goroutine.
 type Queue interface {
 	Stage
@@ -85,6 +85,10 @@ type Queue interface {
 	// booking are one step. It may narrow the candidates by [Cycle.Restrict]. On false without a refusal nothing is booked and
 	// the request is entered again: Enter must hold it then.
 	Fits(c *Cycle, books *pool.Books) (fits bool, no *reason.Refusal)
+
+	// Suits is asked about the legs that the decision of a request that fitted has chosen, before anything is booked. On false
+	// nothing is, and the request is entered again, as after Fits.
+	Suits(c *Cycle, legs []Leg) bool
 
 	// Admitted says that a request that fitted was booked at an endpoint, for this load.
 	Admitted(r *Request, to pool.Ref, load pool.Load)

@@ -24,7 +24,7 @@ type Stay struct {
 	Waited time.Duration `json:"waitedNanos"`
 	Band   int32         `json:"band"`           // the priority of those among whom it waited
 	Flow   string        `json:"flow,omitempty"` // the tenant; empty for requests without one
-	Why    string        `json:"why"`            // full: its pool was; empty: it had no endpoint; nowhere: none was left for this request
+	Why    string        `json:"why"`            // full: its pool was; empty: it had no endpoint; nowhere: none was left for this request; choice: the one it was best at was
 }
 
 // Request is what is known so far, grouped by the phase that writes it. It lives until Settle has run and is not kept

@@ -138,6 +138,14 @@ func (b *Built) Fits(sink reason.Sink, c *Cycle, books *pool.Books) (fits bool, 
 	return fits, no
 }
 
+// Suits asks the queue whether the request of c may go where its decision has it go. A panic lets it go.
+func (b *Built) Suits(sink reason.Sink, c *Cycle, legs []Leg) (suits bool) {
+	if b.queue == nil {
+		return true
+	}
+	return guard(sink, reason.HookPanic, b.queueName, func() { suits = b.queue.Suits(c, legs) }) != nil || suits
+}
+
 // Admitted tells the queue that r was booked.
 func (b *Built) Admitted(sink reason.Sink, r *Request, to pool.Ref, load pool.Load) {
 	if b.queue != nil {

@@ -71,6 +71,9 @@ func (*Evictor) Next(pool.Instant) (*plugins.Request, *reason.Refusal, bool) { r
 // Fits says that there is room.
 func (*Evictor) Fits(*plugins.Cycle, *pool.Books) (bool, *reason.Refusal) { return true, nil }
 
+// Suits lets a request go anywhere.
+func (*Evictor) Suits(*plugins.Cycle, []plugins.Leg) bool { return true }
+
 // Nobody has nobody wait.
 func (*Evictor) Nobody(*plugins.Request, *reason.Refusal) bool { return false }
 

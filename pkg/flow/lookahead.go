@@ -1,0 +1,193 @@
+package flow
+
+import (
+	"slices"
+	"time"
+
+	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/pool"
+)
+
+// search is where a flow stands whose first requests were passed over, since the endpoints that they are best at are full. The zero
+// value passes over nobody.
+type search struct {
+	passed int          // how many were
+	key    pool.Instant // the place of the last of them, in the flow's order
+	seq    uint64
+}
+
+// inVain is how many decisions are made anew, after a change, for requests whose last choice is still full: what changed may be better.
+const inVain = 4
+
+// looks is how many flows are looked through in vain for one pool between two changes. Which come first moves on with each.
+const looks = 8
+
+// next returns who of a flow is asked next: its first, or while it seeks one behind those that were passed over; nil if there is
+// none. full says of each endpoint whether it is; a request whose last choice was one of these is passed by, unless again says
+// that it is to be decided again, or it takes any room.
+func (f *Flow) next(o *rules, now pool.Instant, full []bool, again bool) *item {
+	if o.LookAhead == 0 || o.rooms == nil {
+		return f.head()
+	}
+	var room [aheadKept]*item
+	for _, it := range f.ahead(o.LookAhead, room[:0]) {
+		switch {
+		case f.seeks.passed > 0 && (it.key < f.seeks.key || it.key == f.seeks.key && it.seq <= f.seeks.seq):
+		case it.choice == 0 || int(it.choice) > len(full) || !full[it.choice-1] || again || !o.chooses(it, now):
+			return it
+		}
+	}
+	return nil
+}
+
+// aheadKept is how far a look-ahead goes without memory of its own.
+const aheadKept = 32
+
+// ahead appends the first n of a flow to dst, in order: O(n²) in the worst case, for a small n.
+func (f *Flow) ahead(n int, dst []*item) []*item {
+	return f.firsts(0, n, dst)
+}
+
+// firsts adds what stands at an index of the heap and below to the first n that are known, in order.
+func (f *Flow) firsts(at, n int, known []*item) []*item {
+	if at >= len(f.heap) {
+		return known
+	}
+	it := f.heap[at]
+	if len(known) == n {
+		if !it.before(known[n-1]) {
+			return known // and so is all below it
+		}
+		known = known[:n-1]
+	}
+	i := len(known)
+	for i > 0 && it.before(known[i-1]) {
+		i--
+	}
+	known = slices.Insert(known, i, it)
+	return f.firsts(2*at+2, n, f.firsts(2*at+1, n, known))
+}
+
+// walk calls see with all that go before last or are it, which is within, and with those right below them in the heap: O(their
+// number).
+func (f *Flow) walk(from int, last *item, see func(it *item, within bool)) {
+	if from >= len(f.heap) {
+		return
+	}
+	it := f.heap[from]
+	within := !last.before(it)
+	if see(it, within); within {
+		f.walk(2*from+1, last, see)
+		f.walk(2*from+2, last, see)
+	}
+}
+
+// found ends a search: it goes, and who came before it was overtaken.
+func (f *Flow) found(it *item) {
+	if f.seeks.passed > 0 {
+		f.walk(0, it, func(o *item, within bool) {
+			if within {
+				o.passed++
+			}
+		})
+	}
+	f.seeks = search{}
+}
+
+// trials are how many decisions were made in vain at a pool since it last changed.
+type trials struct {
+	changes  uint64
+	n, looks int // decisions, and flows in which nobody was worth one
+}
+
+// exhausted reports whether nobody is looked for before the pool has changed.
+func (t *trials) exhausted(changes uint64) bool { return t.changes == changes && t.looks >= looks }
+
+// again reports whether one whose choice is full is to be decided again.
+func (t *trials) again(changes uint64) bool { return t.changes != changes || t.n < inVain }
+
+// vain counts decisions and flows.
+func (t *trials) vain(changes uint64, decisions, flows int) {
+	if t.changes != changes {
+		*t = trials{changes: changes}
+	}
+	t.n, t.looks = t.n+decisions, t.looks+flows
+}
+
+// chooses reports whether a request may go to an endpoint that is full, which means that it waits for it; else it takes any room.
+func (o *rules) chooses(it *item, now pool.Instant) bool {
+	return o.LookAhead > 0 && (it == nil || it.passed < o.MostPassed && time.Duration(now-it.at) < o.Patience)
+}
+
+// Suits reports whether the endpoints that were chosen have room, inside the pool's lock. Where one has none the request waits for
+// it, and those behind it are asked.
+func (c *Control) Suits(cy *plugins.Cycle, legs []plugins.Leg) bool {
+	l, o := c.mine[cy.Request.PoolIndex], c.rules()
+	it, _ := cy.Request.Place.(*item)
+	if o.rooms == nil || len(l.spare.full) == 0 || c.drains.Load() || !o.chooses(it, cy.Now) {
+		return true
+	}
+	for _, leg := range legs {
+		if len(leg.Endpoints) == 0 || l.spare.has(leg.Endpoints[0]) {
+			continue
+		}
+		if it == nil {
+			c.bar(cy.Now, l, cy.Request, nil, false)
+			cy.Request.Place.(*item).choice = leg.Endpoints[0] + 1
+		} else {
+			c.passOver(cy.Now, o, l, it, leg.Endpoints[0])
+		}
+		return false
+	}
+	return true
+}
+
+// passOver puts a request back to its place, whose choice is full, and has its flow look at those behind it. Where there is none that is
+// worth a decision, the flow is asked again when the pool has changed, or when its first takes any room.
+func (c *Control) passOver(now pool.Instant, o *rules, l *line, it *item, choice pool.ID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if it.state != stateGoes {
+		return
+	}
+	f, s, changes := it.flow, it.flow.seeks, l.pool.Changes()
+	it.state, it.choice = stateWaits, choice+1
+	it.r.Stay.Why = whyChoice
+	f.push(it)
+	it.band.entered(f, now)
+	f.seeks = search{passed: s.passed + 1, key: it.key, seq: it.seq}
+	l.trials.vain(changes, 1, 0)
+	if f.next(o, now, l.spare.is, l.trials.again(changes)) != nil {
+		it.band.owes(f, true)
+	} else {
+		c.rests(o, l, f, changes)
+	}
+	c.review(now)
+}
+
+// rests has a flow wait for a change, or for the end of its first's patience.
+func (c *Control) rests(o *rules, l *line, f *Flow, changes uint64) {
+	f.seeks = search{}
+	f.park(changes)
+	l.wakeAt(f.head().at + pool.Instant(o.Patience))
+}
+
+// wakeAt has all flows of the line asked again at an instant, though nothing changes.
+func (l *line) wakeAt(at pool.Instant) {
+	if at > 0 && (l.wake == 0 || at < l.wake) {
+		l.wake = at
+	}
+}
+
+// wakes has them asked again if the instant has come.
+func (l *line) wakes(now pool.Instant) {
+	if l.wake == 0 || now < l.wake {
+		return
+	}
+	l.wake, l.trials = 0, trials{}
+	for _, b := range l.bands {
+		for _, f := range b.waiting {
+			f.parked = 0
+		}
+	}
+}
