@@ -9,8 +9,8 @@
 //	Next: the pool has room for the band? ► the band's fairness names a flow ► its first goes
 //	                     │                                   too late? ► refused: 429, or 503
 //	                     ▼
-//	Fits: still room, inside the pool's lock? ► decided and booked in the same step
-//	                     └──► no: back to its place, with its turn
+//	Fits: still room, inside the pool's lock? ► decided ► Suits: its choice has room? ► booked in the same step
+//	                     └──► no: back to its place, with its turn            └──► no: back, and those behind it are asked
 //
 // [Control] is the state machine: it holds no goroutine and no timer, calls bring the instant, and Deadline says when time alone
 // will have something for it to do. [Queue] is the plugin around it. What is decided by policy is a plugin too: when a pool is

@@ -14,7 +14,7 @@ import (
 //	saturation = mean over endpoints of min(f, 1)
 //
 // so that the pool is full when none of its endpoints has room, and one that is idle is not hidden by those that are overrun:
-// requests go to endpoints with room alone. Endpoints that were never scraped have their books, and are idle when those are
+// requests go to those that have room. Endpoints that were never scraped have their books, and are idle when those are
 // empty.
 //
 // Books are exact for what goes through this process, at every instant; what others send to the endpoints is seen by the waiting

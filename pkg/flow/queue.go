@@ -62,7 +62,7 @@ type Queue struct {
 	// UsageLimitPolicyRef names the plugin that says how much of a pool a band may fill; without one all may fill it.
 	UsageLimitPolicyRef string `json:"usageLimitPolicyRef,omitempty" schema:"max=253"`
 
-	// LateBinding has requests go to endpoints with room alone, where the detector knows of each whether it has, and wait where a
+	// LateBinding has requests go when their endpoint has room, where the detector knows of each whether it has, and wait where a
 	// decision finds all endpoints too busy for this request. Its place stays the first of its tenant, and others go meanwhile.
 	// Otherwise the decision is what it would be without a queue, and such a request is refused.
 	LateBinding bool `json:"lateBinding"`

@@ -64,7 +64,7 @@ type Detector interface {
 }
 
 // Rooms is implemented by a detector that knows of each endpoint whether it has room. A request then goes to one that has,
-// and waits if none of those that it may go to has. HasRoom reads nothing but the endpoint's columns of the books and its sample,
+// and waits if none of those that it may go to has, or for a while if the one of its choice has none. HasRoom reads nothing but the endpoint's columns of the books and its sample,
 // and where these stay as they are, one that has room keeps it: time alone makes room and never takes it.
 type Rooms interface {
 	HasRoom(v *View, id pool.ID) bool
