@@ -34,9 +34,6 @@ type EngineLoad struct {
 	// Busy is the share of its recent time that went into prompts, 0 to 0.9.
 	Busy float64 `json:"busy"`
 
-	// LongMS is how much prefill of prompts that were long for the traffic it has had of late, in milliseconds; it decays.
-	LongMS float64 `json:"longMs,omitempty"`
-
 	// Learned says where the costs come from.
 	Learned Learned `json:"learned"`
 }

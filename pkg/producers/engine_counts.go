@@ -99,8 +99,7 @@ func (f *fleetLoad) counted(e *engineLoad, s *pool.Sample, books *pool.Books, id
 	if counts && booked > 0 && firsts.Count > booked {
 		work *= firsts.Count / booked
 	}
-	prompts := k.decoding * work * e.prior.prefillMS * f.prefillRatio(e)
-	f.stepped(e, gaps.Seconds*1000-prompts, gaps.Count*step)
+	f.observed(e, k.decoding*work*e.prior.prefillMS, gaps.Count*step, gaps.Seconds*1000, k.decoding)
 }
 
 // short reports whether an engine is out of memory, or of places for adapters, so that prompts wait for other reasons than work.
@@ -111,6 +110,6 @@ func short(s *pool.Sample) bool {
 // firstTokens learns what prompts cost from first tokens that an engine counted while a step took so many milliseconds by the prior.
 // Each had before it what own bookings have on average.
 func (f *fleetLoad) firstTokens(e *engineLoad, d pool.Timed, step float64) {
-	expected := d.Count * e.counts.ahead.observed / e.counts.ahead.expected * e.prior.prefillMS
-	f.prompted(e, d.Seconds*1000-d.Count*stepsToFirstToken*f.stepRatio(e)*step, expected)
+	prompts := d.Count * e.counts.ahead.observed / e.counts.ahead.expected * e.prior.prefillMS
+	f.observed(e, prompts, d.Count*stepsToFirstToken*step, d.Seconds*1000, 1)
 }

@@ -60,17 +60,17 @@ func within(stands bool, reached, left float64) float64 {
 	return reached
 }
 
-// judgeFirstBytes finds out whether first bytes are first tokens. What was learned of prompts while they were taken to be is
+// judgeFirstBytes finds out whether first bytes are first tokens. What was learned while they were taken to be is
 // dropped when it turns out that they are not.
 func (f *fleetLoad) judgeFirstBytes(c *plugins.Cycle, books *pool.Books) {
 	if f.first.judge() {
 		c.Note(reason.HeadersFirst, "")
-		f.all.prefill = evidence{}
+		f.all = learned{}
 		for i := range f.classes {
-			f.classes[i].prefill = evidence{}
+			f.classes[i].learned = learned{}
 		}
 		for i := range f.engines {
-			f.engines[i].prefill = evidence{}
+			f.engines[i].learned = learned{}
 		}
 	}
 	books.HeadersFirst = f.first.headers

@@ -30,19 +30,22 @@ const (
 // Time constants: of what is believed of an engine, of its class and of the pool, and of the traffic.
 const (
 	tickEvery    = pool.Instant(250 * time.Millisecond)
-	engineForget = 20.0 // seconds
+	engineForget = 15.0 // seconds
 	classForget  = 60.0
 	poolForget   = 300.0
-	busyOver     = 60.0
+	busyOver     = 20.0
 	trafficOver  = 10.0
 	longOver     = 30.0
 
 	mostBusy = 0.9
 
-	// How much an observation of an engine counts against its class, and that against the pool: so many milliseconds of work
-	// that were expected weigh as much as the prior.
-	drawPrefillMS = 500.0
-	drawStepMS    = 5000.0
+	// How much an observation of an engine counts against its class, and that against the pool: so many milliseconds of prompts,
+	// and as many of steps, weigh as much as what is known from there.
+	drawMS = 100.0
+
+	// How many times dearer or cheaper than that an engine may be, and than what is believed an observation.
+	mostApart = 10.0
+	mostOnce  = 3.0
 
 	// Until its first token a request waits for the end of a step and for one of its own, besides prompts.
 	stepsToFirstToken = 1.5
@@ -61,18 +64,58 @@ func (e *evidence) fade(by float64) {
 	e.expected *= by
 }
 
-// ratio draws what was observed to a ratio that is known from elsewhere, as if draw milliseconds had been expected there.
-func (e *evidence) ratio(elsewhere, draw float64) float64 {
-	return (e.observed + elsewhere*draw) / (e.expected + draw)
-}
+// ratios are how much dearer than its prior an engine's prompts and decode steps are.
+type ratios struct{ prefill, step float64 }
 
-// learned is the evidence of prompts and of decode steps.
-type learned struct{ prefill, step evidence }
+// learned is the evidence of both: the normal equations of
+//
+//	took = prefill · milliseconds of prompts + step · milliseconds of steps
+//
+// by the prior, each observation weighed by one over its length, so that sums are milliseconds. Both are learned at once: where
+// prompts take half of the time, what is held to be too much of the one is too little of the other.
+type learned struct{ pp, ps, ss, pt, st float64 }
+
+func (l *learned) add(prompts, steps, took, weight float64) {
+	if prompts+steps <= 0 {
+		return
+	}
+	k := weight / (prompts + steps)
+	l.pp += float64(k * prompts * prompts)
+	l.ps += float64(k * prompts * steps)
+	l.ss += float64(k * steps * steps)
+	l.pt += float64(k * prompts * took)
+	l.st += float64(k * steps * took)
+}
 
 func (l *learned) fade(by float64) {
-	l.prefill.fade(by)
-	l.step.fade(by)
+	l.pp *= by
+	l.ps *= by
+	l.ss *= by
+	l.pt *= by
+	l.st *= by
 }
+
+// ratios solves the equations, drawn to what is known from elsewhere.
+func (l *learned) ratios(elsewhere ratios) ratios {
+	pp, ss := l.pp+drawMS, l.ss+drawMS
+	pt, st := l.pt+float64(elsewhere.prefill*drawMS), l.st+float64(elsewhere.step*drawMS)
+	det := float64(pp*ss) - float64(l.ps*l.ps)
+	near := func(ratio, elsewhere float64) float64 {
+		return min(max(ratio, elsewhere/mostApart), elsewhere*mostApart)
+	}
+	return ratios{
+		prefill: near((float64(pt*ss)-float64(st*l.ps))/det, elsewhere.prefill),
+		step:    near((float64(st*pp)-float64(pt*l.ps))/det, elsewhere.step),
+	}
+}
+
+// ratio is how much dearer all is, prompts and steps alike.
+func (l *learned) ratio(elsewhere float64) float64 {
+	return (l.pt + l.st + float64(elsewhere*2*drawMS)) / (l.pp + 2*l.ps + l.ss + 2*drawMS)
+}
+
+// enough reports whether more is known than what is drawn from elsewhere.
+func (l *learned) enough() bool { return max(l.pp, l.ss) > drawMS }
 
 // costs are what a kind of engine costs before anything was measured.
 type costs struct{ prefillMS, stepMS, perSequence, perKToken float64 }
@@ -104,12 +147,12 @@ type engineLoad struct {
 	ref   pool.Ref
 	class int // index into the pool's classes
 	prior costs
+	now   ratios // as told
 	learned
 
 	seen   pool.Tally // what of the books was learned
 	worked int64      // Tally.BookedWork at the last tick
 	busy   float64
-	longMS float64
 	counts engineCounts
 }
 
@@ -148,7 +191,7 @@ type fleetLoad struct {
 
 	first    firstBytes
 	others   others
-	longMS   float64 // of such prompts, since the last tick
+	longMS   float64 // prefill of such prompts, since the last tick
 	longPods float64
 }
 
@@ -180,26 +223,21 @@ func (f *fleetLoad) reused() float64 {
 	return f.reuse.observed / f.reuse.expected
 }
 
-// prefillRatio is how much dearer a prompt's token is than the prior says. Where first bytes tell nothing of prompts, and engines do
-// not either, it is as much as a step is.
-func (f *fleetLoad) prefillRatio(e *engineLoad) float64 {
-	elsewhere := 1.0
-	if f.first.headers {
-		elsewhere = f.stepRatio(e)
+// ratios are how much dearer than its prior an engine is. Where nothing tells of prompts, those are as dear as steps are.
+func (f *fleetLoad) ratios(e *engineLoad) ratios {
+	if f.first.headers && !e.counts.byEngine() {
+		r := e.ratio(f.classes[e.class].ratio(f.all.ratio(1)))
+		return ratios{r, r}
 	}
-	return e.prefill.ratio(f.classes[e.class].prefill.ratio(f.all.prefill.ratio(elsewhere, drawPrefillMS), drawPrefillMS), drawPrefillMS)
-}
-
-func (f *fleetLoad) stepRatio(e *engineLoad) float64 {
-	return e.step.ratio(f.classes[e.class].step.ratio(f.all.step.ratio(1, drawStepMS), drawStepMS), drawStepMS)
+	return e.ratios(f.classes[e.class].ratios(f.all.ratios(ratios{1, 1})))
 }
 
 // degree says where what is believed of an engine comes from.
 func (f *fleetLoad) degree(e *engineLoad) plugins.Learned {
 	switch {
-	case e.prefill.expected > drawPrefillMS || e.step.expected > drawStepMS:
+	case e.enough():
 		return plugins.Measured
-	case f.all.prefill.expected > drawPrefillMS || f.all.step.expected > drawStepMS:
+	case f.all.enough():
 		return plugins.OfClass
 	}
 	return plugins.Prior
@@ -236,6 +274,7 @@ func (f *fleetLoad) learnOf(c *plugins.Cycle, id pool.ID, books *pool.Books) {
 	e, t := &f.engines[id], &books.Tallies[id]
 	if ref := c.Snapshot.Slots[id].Ref; e.ref != ref {
 		*e = engineLoad{ref: ref, seen: *t, worked: t.BookedWork, sampled: books.Samples[id].At, prior: priorOf(plugins.CapacityClass{})}
+		f.tells(e)
 		f.anew = true
 	}
 	if t.Booked != e.seen.Booked {
@@ -255,13 +294,13 @@ func (f *fleetLoad) learnOf(c *plugins.Cycle, id pool.ID, books *pool.Books) {
 
 // tells says what is believed of an engine's costs.
 func (f *fleetLoad) tells(e *engineLoad) {
-	prefill, step := f.prefillRatio(e), f.stepRatio(e)
+	e.now = f.ratios(e)
 	e.told = plugins.EngineLoad{
-		PrefillMSPerToken: prefill * e.prior.prefillMS,
+		PrefillMSPerToken: e.now.prefill * e.prior.prefillMS,
 		AttentionTokens:   attentionTokens,
-		StepMS:            step * e.prior.stepMS,
-		StepMSPerSequence: step * e.prior.perSequence,
-		StepMSPerKToken:   step * e.prior.perKToken,
+		StepMS:            e.now.step * e.prior.stepMS,
+		StepMSPerSequence: e.now.step * e.prior.perSequence,
+		StepMSPerKToken:   e.now.step * e.prior.perKToken,
 		Busy:              e.busy,
 		CapacityTokens:    plugins.Unknown,
 		PromisedTokens:    plugins.Unknown,
@@ -274,16 +313,13 @@ func (f *fleetLoad) booked(e *engineLoad, t *pool.Tally) {
 	n, work, long := t.Booked-e.seen.Booked, t.BookedWork-e.seen.BookedWork, t.LongWork-e.seen.LongWork
 	e.seen.Booked, e.seen.BookedWork, e.seen.LongWork = t.Booked, t.BookedWork, t.LongWork
 	f.arrived += n
-	ratio := f.prefillRatio(e)
-	ms := float64(work) * e.prior.prefillMS * ratio
+	ms := float64(work) * e.prior.prefillMS * e.now.prefill
 	f.prompts.fade(1 - float64(n)/(float64(n)+256))
 	f.prompts.add(ms, float64(n))
 	f.reuse.fade(1 - float64(n)/(float64(n)+256))
 	f.reuse.add(float64(t.Cached-e.seen.Cached), float64(t.Prompts-e.seen.Prompts))
 	e.seen.Cached, e.seen.Prompts = t.Cached, t.Prompts
-	longMS := float64(long) * e.prior.prefillMS * ratio
-	e.longMS += longMS
-	f.longMS += longMS
+	f.longMS += float64(long) * e.prior.prefillMS * e.now.prefill
 }
 
 // begun learns what prompts cost. An engine out of memory, or of places for adapters, keeps prompts waiting for other reasons.
@@ -295,47 +331,40 @@ func (f *fleetLoad) begun(e *engineLoad, t *pool.Tally, s *pool.Sample) {
 	if short(s) {
 		return
 	}
-	steps := float64(n)*e.prior.stepMS + beside*e.prior.perSequence + kiloTokens*e.prior.perKToken
-	observed := waited.Seconds()*1000 - stepsToFirstToken*f.stepRatio(e)*steps
-	f.first.prompts.add(observed, float64(work)*e.prior.prefillMS)
+	steps := stepsToFirstToken * (float64(n)*e.prior.stepMS + float64(beside*e.prior.perSequence) + float64(kiloTokens*e.prior.perKToken))
+	took := waited.Seconds() * 1000
+	f.first.prompts.add(took-float64(e.now.step*steps), float64(work)*e.prior.prefillMS)
 	if f.first.headers || e.counts.byEngine() {
 		return
 	}
-	f.prompted(e, observed, float64(ahead)*e.prior.prefillMS)
+	f.observed(e, float64(ahead)*e.prior.prefillMS, steps, took, 1)
 }
 
-// prompted adds the milliseconds that prompts took, and were expected to take, to what is known. One answer that waited for
-// something else says little: the ratio moves by its clip, again and again if it is true.
-func (f *fleetLoad) prompted(e *engineLoad, observed, expected float64) {
-	ratio := f.prefillRatio(e)
-	observed = min(max(observed, expected*ratio/3), expected*ratio*3)
-	e.prefill.add(observed, expected)
-	f.classes[e.class].prefill.add(observed, expected)
-	f.all.prefill.add(observed, expected)
-}
-
-// ended learns what decode steps cost.
+// ended learns from the times between first and last tokens.
 func (f *fleetLoad) ended(e *engineLoad, t *pool.Tally) {
+	was := e.seen
 	s := &e.seen
-	steps, n := float64(t.Steps-s.Steps), float64(t.Ended-s.Ended)
+	s.Ended, s.Steps, s.Decoding, s.Sequences, s.KTokens, s.Work = t.Ended, t.Steps, t.Decoding, t.Sequences, t.KTokens, t.Work
+	n, steps, sequences := float64(t.Ended-was.Ended), float64(t.Steps-was.Steps), t.Sequences-was.Sequences
 	f.outputs.fade(1 - n/(n+256))
 	f.outputs.add(steps+n, n)
-	expected := steps*e.prior.stepMS + (t.Sequences-s.Sequences)*e.prior.perSequence + (t.KTokens-s.KTokens)*e.prior.perKToken
-	took := (t.Decoding - s.Decoding).Seconds() * 1000
-	prompts := float64(t.Work-s.Work) * e.prior.prefillMS * f.prefillRatio(e)
-	s.Ended, s.Steps, s.Decoding, s.Sequences, s.KTokens, s.Work = t.Ended, t.Steps, t.Decoding, t.Sequences, t.KTokens, t.Work
-	if !e.counts.gapsByEngine() {
-		f.stepped(e, took-prompts, expected)
+	if e.counts.gapsByEngine() {
+		return
 	}
+	work := float64(steps*e.prior.stepMS) + float64(sequences*e.prior.perSequence) + float64((t.KTokens-was.KTokens)*e.prior.perKToken)
+	f.observed(e, float64(t.Work-was.Work)*e.prior.prefillMS, work, (t.Decoding-was.Decoding).Seconds()*1000, sequences/steps)
 }
 
-// stepped does for decode steps what prompted does for prompts.
-func (f *fleetLoad) stepped(e *engineLoad, observed, expected float64) {
-	ratio := f.stepRatio(e)
-	observed = min(max(observed, expected*ratio/3), expected*ratio*3)
-	e.step.add(observed, expected)
-	f.classes[e.class].step.add(observed, expected)
-	f.all.step.add(observed, expected)
+// observed learns from a stretch of time in which an engine computed these prompts and steps, in milliseconds by its prior. Of so many
+// sequences that saw the same time go by, each counts for its part. One that took long for another reason says little: what is
+// believed moves by its clip, again and again if it is true.
+func (f *fleetLoad) observed(e *engineLoad, prompts, steps, took, together float64) {
+	believed := float64(e.now.prefill*prompts) + float64(e.now.step*steps)
+	took = min(max(took, believed/mostOnce), believed*mostOnce)
+	weight := 1 / max(together, 1)
+	e.add(prompts, steps, took, weight)
+	f.classes[e.class].add(prompts, steps, took, weight)
+	f.all.add(prompts, steps, took, weight)
 }
 
 // isDue reports whether it is time for tick.
@@ -363,6 +392,7 @@ func (f *fleetLoad) classify(c *plugins.Cycle, classes []plugins.CapacityClass) 
 			f.classes = append(f.classes, classLoad{name: class.Class})
 		}
 		e.prior, e.learned = priorOf(class), learned{}
+		f.tells(e)
 	}
 }
 
@@ -389,11 +419,10 @@ func (f *fleetLoad) tick(c *plugins.Cycle, books *pool.Books) {
 		e := &f.engines[id]
 		e.fade(kept(engineForget))
 		e.counts.fade(kept(classForget))
-		e.longMS *= kept(longOver)
 		if work := books.Tallies[id].BookedWork; d > 0 {
-			share := float64(work-e.worked) * e.prior.prefillMS * f.prefillRatio(e) / 1000 / d
+			share := float64(work-e.worked) * e.prior.prefillMS * e.now.prefill / 1000 / d
 			e.worked = work
-			e.busy = min(max(e.busy+over(busyOver)*(share-e.busy), 0), mostBusy)
+			e.busy = min(max(e.busy+d/(busyOver+d)*(share-e.busy), 0), mostBusy)
 		}
 	}
 	for i := range f.classes {

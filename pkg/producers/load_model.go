@@ -123,7 +123,6 @@ func (f *fleetLoad) isLong(c *plugins.Cycle, l *LoadModel, loads []plugins.Engin
 func (f *fleetLoad) describe(out *plugins.EngineLoad, id pool.ID, now pool.Instant, books *pool.Books, waiting int32, usage float64) {
 	e := &f.engines[id]
 	*out = e.told
-	out.LongMS = e.longMS
 	out.BacklogMS = float64(max(books.BacklogEnds[id]-now, 0)) / float64(time.Millisecond)
 	if left := books.StillToDo(id); left > 0 && !short(&books.Samples[id]) {
 		out.BacklogMS = max(out.BacklogMS, float64(left)*out.PrefillMSPerToken)

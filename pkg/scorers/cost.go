@@ -11,30 +11,32 @@ import (
 	"github.com/fairlead/fairlead/pkg/reason"
 )
 
-// Cost prefers the endpoint where a request costs least, in milliseconds: its own time to the first token and its own decode,
-// and what it takes from others.
+// Cost prefers the endpoint where a request costs least: its own time to the first token and its own gaps between tokens, and
+// what it takes from others. A millisecond of either counts the more the longer the wait or the gap is already: what nobody
+// notices is nearly free, what comes too late is dear.
 //
 // With p the uncached prefill of the request there, n the sequences in the batch, s(n) a decode step, out the tokens that the
 // answer is expected to have, ρ the share of recent time that went into prompts, λ requests a second over N candidates:
 //
-//	TTFT   = backlog + p + 1.5·s(n)
-//	decode = out · s(n+1) / (1 - ρ)
-//	others = n·p + n·out/2·(s(n+1) - s(n))      in tokens that come later to those who run there, of whom half will be gone
-//	       + λ/N · TTFT · p / (1 - ρ)           in first tokens that come later to those who will be sent there meanwhile
-//	       + reuse · p · (n + 1)                for what this prompt displaces from the cache, where as much of it is asked again
-//	KV     = the wait for room, if the promised tokens exceed 95 % of the cache
+//	first  = backlog + p + 1.5·s(n), and the wait for room, if the promised tokens exceed 95 % of the cache
+//	own    = wait(first) + out · gap(s(n+1)/(1-ρ))
+//	others = n · out/2 · (gap(s(n+1)/(1-ρ)) - gap(s(n)/(1-ρ)))      tokens that come later to those who run there
+//	       + n · short · (gap(s(n+1)/(1-ρ) + p/short) - gap(s(n+1)/(1-ρ)))  and that come after this prompt
+//	       + λ/N · first · wait'(first) · p/(1-ρ)    first tokens that come later to those who will be sent there meanwhile
+//	       + reuse · p · (n + 1)                 what this prompt displaces from the cache, where as much of it is asked again
 //	places = 2 · decode, where an engine runs as many other LoRA adapters as it can, or decode/2 for one that it still can
 //
-// and each is priced as what it delays. Of candidates within 2 % or half a millisecond of the least, that with the smallest
+// with short a twentieth of out: a prompt between two tokens is one long gap, felt most in answers that are far shorter than the
+// mean; and decode the time of the own answer. Of candidates within 2 % or half a millisecond of the least, that with the smallest
 // product of uncached work and requests leads. The score is 1000/(1000 + cost).
 //
-// Prompts that are long for the traffic, more than a second and four times its mean, are kept on as many candidates as they
-// keep busy, where such went before, so that others need not wait behind them everywhere.
+// Prompts that are long for the traffic, more than a second and four times its mean, leave some candidates to the others, so that
+// these need not wait behind them everywhere.
 type Cost struct {
-	// TTFTPrice is what a millisecond until a first token costs, the request's own or another's.
+	// TTFTPrice multiplies what waits for a first token cost, the request's own or another's.
 	TTFTPrice float64 `json:"ttftPrice" schema:"min=0,max=1000"`
 
-	// ITLPrice is what a millisecond costs by which a token comes later that is not the first, the request's own or another's.
+	// ITLPrice multiplies what gaps between tokens cost, the request's own or another's.
 	ITLPrice float64 `json:"itlPrice" schema:"min=0,max=1000"`
 
 	prompt    plugins.RequestValue[int64]
@@ -52,7 +54,7 @@ var (
 )
 
 // NewCost returns a Cost with its defaults, by what came out of the shipped scenarios (docs/design/0040-load-model.md).
-func NewCost() *Cost { return &Cost{TTFTPrice: 1, ITLPrice: 0.5} }
+func NewCost() *Cost { return &Cost{TTFTPrice: 1, ITLPrice: 1} }
 
 // Provision says what Score reads and refuses prices that are both nothing.
 func (s *Cost) Provision(b *plugins.Builder) error {
@@ -66,8 +68,43 @@ func (s *Cost) Provision(b *plugins.Builder) error {
 	return nil
 }
 
-// expense is what a request costs on one endpoint, in milliseconds before prices.
-type expense struct{ prompt, ttft, decode, running, coming, displaced, room float64 }
+// What waits and gaps cost (docs/design/0046-rising-cost.md has how these were found).
+const (
+	// A wait of t milliseconds costs t + t²/waitRises, so that at half of it a millisecond costs twice as much as at first; from
+	// waitMost on a millisecond costs no more than there.
+	waitRises = 100.0
+	waitMost  = 500.0
+
+	// A millisecond costs gapLeast in short gaps and gapMost more in those of gapTarget, between them by the fourth power of the gap.
+	gapTarget = 50.0
+	gapLeast  = 0.1
+	gapMost   = 9
+
+	shortAnswer = 0.05 // of the mean
+)
+
+// wait is what it costs to wait so many milliseconds for the first token, and waiting what the last of them does.
+func wait(ms float64) float64 {
+	upTo := min(ms, waitMost)
+	return ms + float64(upTo*upTo/waitRises) + float64(2*waitMost/waitRises*(ms-upTo))
+}
+
+func waiting(ms float64) float64 { return 1 + 2*min(ms, waitMost)/waitRises }
+
+// gap is what it costs if a token comes so many milliseconds after the one before.
+func gap(ms float64) float64 {
+	x := min(ms/gapTarget, 1)
+	square := float64(x * x)
+	return float64(gapLeast*ms) + float64(gapMost*(float64(gapTarget/5*float64(square*square)*x)+max(ms-gapTarget, 0)))
+}
+
+// expense is what a request costs on one endpoint. Times are in milliseconds; what is priced is what they cost.
+type expense struct {
+	prompt, first, itl, decode float64 // times: of the prompt, to the first token, between tokens, and of the answer
+
+	own, running, coming, displaced, place float64 // costs: see Cost
+	gaps                                   float64
+}
 
 // asked is what is known of the request, and of the traffic that it is part of.
 type asked struct {
@@ -109,20 +146,25 @@ func (a *asked) of(l *plugins.EngineLoad, cached int64) expense {
 	step := l.Step(l.Running, l.ResidentTokens)
 	with := l.Step(l.Running+1, l.ResidentTokens+a.prompt+a.out/2)
 	longer := 1 / (1 - l.Busy)
-	e := expense{prompt: p, ttft: l.BacklogMS + p + float64(1.5*step), decode: a.out * with * longer}
-	e.running = float64(l.Running*p) + float64(l.Running*a.out/2*(with-step))
-	e.coming = a.arrivals * e.ttft * p * longer
-	e.displaced = a.reuse * p * (l.Running + 1)
+	e := expense{prompt: p, first: l.BacklogMS + p + float64(1.5*step), itl: with * longer}
+	e.decode = a.out * e.itl
 	if l.CapacityTokens > 0 && l.PromisedTokens > 0 {
 		if over := l.PromisedTokens + uncached + a.out - float64(0.95*l.CapacityTokens); over > 0 {
-			e.room = over / l.CapacityTokens * e.decode
+			e.first += over / l.CapacityTokens * e.decode
 		}
 	}
+	e.own = wait(e.first)
+	with = gap(e.itl)
+	e.gaps = a.out * with
+	short := max(shortAnswer*a.out, 1)
+	e.running = float64(l.Running*a.out/2*(with-gap(step*longer))) + float64(l.Running*short*(gap(e.itl+p/short)-with))
+	e.coming = a.arrivals * e.first * waiting(e.first) * p * longer
+	e.displaced = a.reuse * p * (l.Running + 1)
 	return e
 }
 
 func (s *Cost) priced(e *expense) float64 {
-	return float64(s.TTFTPrice*(e.ttft+e.coming+e.displaced+e.room)) + float64(s.ITLPrice*(e.decode+e.running))
+	return float64(s.TTFTPrice*(e.own+e.coming+e.displaced+e.place)) + float64(s.ITLPrice*(e.gaps+e.running))
 }
 
 // Score writes a score for each candidate.
@@ -134,7 +176,7 @@ func (s *Cost) Score(c *plugins.Cycle, out []float64) {
 	for i, id := range c.Candidates {
 		e := a.of(&loads[id], cached[id])
 		if adapter != "" {
-			e.room += float64(s.places.wait(c, id, adapter) * e.decode)
+			e.place = float64(s.places.wait(c, id, adapter) * e.decode)
 		}
 		out[i] = s.priced(&e)
 		if soonest < 0 || e.prompt < soonest {
@@ -142,7 +184,7 @@ func (s *Cost) Score(c *plugins.Cycle, out []float64) {
 		}
 	}
 	if plugins.LongPrompt(soonest, a.mean) {
-		s.pack(c, &a, out)
+		s.leave(c, &a, out)
 	}
 	least := slices.Min(out)
 	within := max(0.02*least, 0.5)
@@ -170,7 +212,7 @@ func (s *Cost) Score(c *plugins.Cycle, out []float64) {
 func (s *Cost) expense(c *plugins.Cycle, a *asked, id pool.ID, adapter string) expense {
 	e := a.of(&s.loads.Of(c)[id], s.cached.Of(c)[id])
 	if adapter != "" {
-		e.room += float64(s.places.wait(c, id, adapter) * e.decode)
+		e.place = float64(s.places.wait(c, id, adapter) * e.decode)
 	}
 	return e
 }
@@ -181,47 +223,43 @@ func (s *Cost) Explain(c *plugins.Cycle, i int) string {
 	id := c.Candidates[i]
 	e := s.expense(c, &a, id, s.places.wanted(c))
 	l := &s.loads.Of(c)[id]
-	return fmt.Sprintf("TTFT %.0f ms + decode %.0f ms + others %.0f ms + KV %.0f ms; at prices %.0f (backlog %.0f ms, %.4f ms a token, step %.1f ms, %s)",
-		e.ttft, e.decode, e.running+e.coming+e.displaced, e.room, s.priced(&e), l.BacklogMS, l.PrefillMSPerToken, l.Step(l.Running, l.ResidentTokens), l.Learned)
+	return fmt.Sprintf("TTFT %.0f ms, ITL %.1f ms; costs wait %.0f + gaps %.0f + others %.0f + place %.0f; at prices %.0f (backlog %.0f ms, %.4f ms a token, step %.1f ms, %s)",
+		e.first, e.itl, e.own, e.gaps, e.running+e.coming+e.displaced, e.place, s.priced(&e), l.BacklogMS, l.PrefillMSPerToken, l.Step(l.Running, l.ResidentTokens), l.Learned)
 }
 
-// The cost of a long prompt where it is not to go, and how many times as much it may cost where it is.
+// Which candidates are left to the prompts that are not long: a quarter of them, or as many as those keep busy for 0.8 of the time. A
+// long prompt takes one of these only where all others cost worthwhile times as much, and more by the square the fewer are left.
 const (
-	elsewhere  = 1e6
-	worthwhile = 3
-
-	// How busy the candidates for long prompts may be with them.
-	longBusy = 0.8
+	elsewhere  = 1e12 // what a candidate costs that is left to others
+	worthwhile = 1.2
+	leftFor    = 4
+	leftBusy   = 0.8
 )
 
-// pack makes a long prompt dear on all but as many candidates as such prompts keep busy, those where they went of late. One that
-// has most of it cached is never dear.
-func (s *Cost) pack(c *plugins.Cycle, a *asked, costs []float64) {
+// leave makes a long prompt dear on candidates that have no long work before them, if they are few. One that has most of it cached
+// is never dear.
+func (s *Cost) leave(c *plugins.Cycle, a *asked, costs []float64) {
 	loads, cached := s.loads.Of(c), s.cached.Of(c)
-	k := max(int(math.Ceil(a.longest/longBusy)), 1)
-	kept := func(i int, id pool.ID) bool {
-		if !plugins.LongPrompt(a.prefill(&loads[id], cached[id]), a.mean) {
-			return true
-		}
-		before := 0
-		for j, other := range c.Candidates {
-			if mine, its := loads[id].LongMS, loads[other].LongMS; its > mine || its == mine && j < i {
-				before++
-			}
-		}
-		return before < k
+	free := func(id pool.ID) bool {
+		return loads[id].BacklogMS <= a.mean && plugins.LongPrompt(a.prefill(&loads[id], cached[id]), a.mean)
 	}
+	n, left := float64(len(c.Candidates)), 0.0
 	least, here := slices.Min(costs), -1.0
 	for i, id := range c.Candidates {
-		if kept(i, id) && (here < 0 || costs[i] < here) {
+		switch {
+		case free(id):
+			left++
+		case here < 0 || costs[i] < here:
 			here = costs[i]
 		}
 	}
-	if here < 0 || here > worthwhile*least {
+	short := float64(a.arrivals*n*a.mean) - a.longest // of the endpoints' time
+	keep := math.Ceil(max(short/leftBusy, n/leftFor))
+	if left == 0 || left > keep || here < 0 || here > worthwhile*float64(keep/left)*(keep/left)*least {
 		return
 	}
 	for i, id := range c.Candidates {
-		if !kept(i, id) {
+		if free(id) {
 			costs[i] += elsewhere
 		}
 	}

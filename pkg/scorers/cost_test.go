@@ -1,6 +1,8 @@
 package scorers_test
 
 import (
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -35,8 +37,10 @@ func TestCostChooses(t *testing.T) {
 			h100(`"running":1,"residentTokens":1000`) + " cached-tokens=9500", h100(""), "a"},
 		{"what is cached is left where others wait for it", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=10000",
 			h100(`"running":1,"residentTokens":1000,"backlogMs":600`) + " cached-tokens=9500", h100(""), "b"},
-		{"a prompt goes where few wait for its end", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=4000",
-			h100(`"running":20,"residentTokens":1000`), h100(`"running":2,"residentTokens":1000,"backlogMs":100`), "b"},
+		{"where gaps are long a prompt goes where few wait for its end", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=4000",
+			h100(`"running":20,"residentTokens":700000`), h100(`"running":2,"residentTokens":700000,"backlogMs":100`), "b"},
+		{"where gaps are short it goes where it is computed sooner", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=1000",
+			h100(`"running":20,"residentTokens":1000`), h100(`"running":2,"residentTokens":1000,"backlogMs":100`), "a"},
 		{"without a price of gaps the first token alone counts", scorers.Cost{TTFTPrice: 1}, "prompt-tokens=4000",
 			h100(`"running":20,"residentTokens":1000`), h100(`"running":2,"residentTokens":1000,"backlogMs":100`), "a"},
 		{"without a price of first tokens the backlog does not count", scorers.Cost{ITLPrice: 1}, "prompt-tokens=1000",
@@ -46,11 +50,11 @@ func TestCostChooses(t *testing.T) {
 		{"a full cache is waited for", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=1000",
 			h100(`"promisedTokens":120000,"capacityTokens":100000`), h100(`"promisedTokens":10000,"capacityTokens":100000,"running":3`), "b"},
 		{"long answers go where steps are short", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=100 expected-output=4000",
-			h100(`"running":1,"residentTokens":60000`), h100(`"backlogMs":3000`), "b"},
+			h100(`"running":1,"residentTokens":900000`), h100(`"backlogMs":3000`), "b"},
 		{"short answers need not", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=100 expected-output=10",
-			h100(`"running":1,"residentTokens":60000`), h100(`"backlogMs":3000`), "a"},
+			h100(`"running":1,"residentTokens":900000`), h100(`"backlogMs":3000`), "a"},
 		{"a tie goes to the smaller product of work and requests", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=1000",
-			h100(`"running":1,"backlogMs":8`), h100(`"running":0,"backlogMs":40`), "b"},
+			h100(`"running":1,"backlogMs":8`), h100(`"running":0,"backlogMs":9`), "b"},
 		{"an adapter goes where it runs", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=100 requested-model=l",
 			h100(`"running":4`) + ` running-adapters=["k","l"] waiting-adapters=[] max-adapters=2`, h100("") + ` running-adapters=["k"] waiting-adapters=[] max-adapters=2`, "a"},
 		{"unless that is far from free", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=100 requested-model=l",
@@ -75,15 +79,49 @@ func TestCostChooses(t *testing.T) {
 func TestCostIsTheSumOfItsParts(t *testing.T) {
 	world := `prompt-tokens=1000 expected-output=100 traffic={"perSecond":20,"prefillMs":30,"reuse":0.5,"outputTokens":200} | a ` +
 		`engine-load={"backlogMs":20,"prefillMsPerToken":0.03,"stepMs":7,"stepMsPerSequence":0.05,"running":2,"busy":0.5,"promisedTokens":-1,"capacityTokens":-1}`
-	ttft, decode := 20+30+1.5*7.1, 100*7.15/0.5
-	running, coming, displaced := 2*30+2*50*0.05, 0.02*ttft*30/0.5, 0.5*30*3.0
-	want := 1000 / (1000 + ttft + coming + displaced + 0.5*(decode+running)) // at prices 1 and 0.5
+	first, itl, before := 20+30+1.5*7.1, 7.15/0.5, 7.1/0.5
+	gap := func(ms float64) float64 { return 0.1*ms + 9*50/5*math.Pow(ms/50, 5) }
+	own, gaps := first+first*first/100, 100*gap(itl)
+	running := 2*50*(gap(itl)-gap(before)) + 2*5*(gap(itl+30/5)-gap(itl)) // a twentieth of 100 tokens are 5
+	coming, displaced := 0.02*first*(1+2*first/100)*30/0.5, 0.5*30*3.0
+	want := 1000 / (1000 + own + gaps + running + coming + displaced)
 	said := pluginstest.Run(t, world, []pluginstest.Part{{Name: "it", Plugin: scorers.NewCost(), Weight: 1}}).Explained["it"][0]
-	if line := "TTFT 61 ms + decode 1430 ms + others 183 ms + KV 0 ms; at prices 926 (backlog 20 ms, 0.0300 ms a token, step 7.1 ms, not measured)"; said != line {
+	if line := "TTFT 61 ms, ITL 14.3 ms; costs wait 97 + gaps 160 + others 222 + place 0; at prices 480 (backlog 20 ms, 0.0300 ms a token, step 7.1 ms, not measured)"; said != line {
 		t.Errorf("explained as %q, want %q", said, line)
 	}
 	if got := pluginstest.Score(t, scorers.NewCost(), world)[0]; got < want-1e-9 || got > want+1e-9 {
 		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// Six endpoints, a prompt of three seconds among those of 100 ms: as long as enough of them are free it takes one, and of the last ones
+// only where waiting would cost far more.
+func TestLongPromptsLeaveEndpointsToOthers(t *testing.T) {
+	const world = `traffic={"perSecond":1,"prefillMs":100,"outputTokens":200} `
+	after := func(ms int) string { return h100(fmt.Sprintf(`"backlogMs":%d`, ms)) }
+	tests := []struct {
+		name   string
+		prompt int
+		before []int // the backlog of each in ms
+		want   string
+	}{
+		{"three are free", 100_000, []int{900, 0, 900, 0, 900, 0}, "bdf"},
+		{"the last that is free is left", 100_000, []int{900, 900, 0, 900, 900, 950}, "abde"},
+		{"unless all others have far more before them", 100_000, []int{60_000, 60_000, 0, 60_000, 60_000, 60_000}, "c"},
+		{"to short prompts it is open", 1000, []int{900, 900, 0, 900, 900, 950}, "c"},
+		{"if none is free there is nothing to leave", 100_000, []int{900, 900, 900, 900, 900, 800}, "f"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var all []string
+			for i, ms := range tt.before {
+				all = append(all, string(rune('a'+i))+" "+after(ms))
+			}
+			got := pluginstest.Choose(t, fmt.Sprintf("prompt-tokens=%d ", tt.prompt)+world+"| "+strings.Join(all, "; "), []pluginstest.Part{{Name: "it", Plugin: scorers.NewCost(), Weight: 1}})
+			if !strings.Contains(tt.want, got[0]) {
+				t.Errorf("%s, want one of %s", got[0], tt.want)
+			}
+		})
 	}
 }
 
