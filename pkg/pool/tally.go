@@ -61,10 +61,17 @@ const (
 	stepTokens = 4096
 )
 
+// atLeast is the part of prompts of many steps that is left until they answer: they take longer than was expected by what decodes
+// beside them, and nothing tells how far they are.
+const atLeast = 8
+
 // StillToDo returns the least work that is left at an endpoint whatever its clock says: prompts whose first byte would tell, and has
 // not, are still computed, and are on average half done, as far as they are in one step. A clock that runs by prompts alone is early
 // by the decode steps between them.
-func (b *Books) StillToDo(id ID) int64 { return min(b.meters[id].waiting, stepTokens) / 2 }
+func (b *Books) StillToDo(id ID) int64 {
+	waiting := b.meters[id].waiting
+	return max(min(waiting, stepTokens)/2, waiting/atLeast)
+}
 
 // measure brings the integrals of an endpoint to the present.
 func (b *Books) measure(id ID) *meter {

@@ -70,10 +70,11 @@ func (s *Cost) Provision(b *plugins.Builder) error {
 
 // What waits and gaps cost (docs/design/0046-rising-cost.md has how these were found).
 const (
-	// A wait of t milliseconds costs t + t²/waitRises, so that at half of it a millisecond costs twice as much as at first; from
-	// waitMost on a millisecond costs no more than there.
-	waitRises = 100.0
-	waitMost  = 500.0
+	// A wait of t milliseconds costs t + t²/waitRises, so that at half of it a millisecond costs twice as much as at first. From
+	// waitMost on a millisecond costs no more than there, and others' from othersMost on.
+	waitRises  = 100.0
+	waitMost   = 2000.0
+	othersMost = 500.0
 
 	// A millisecond costs gapLeast in short gaps and gapMost more in those of gapTarget, between them by the fourth power of the gap.
 	gapTarget = 50.0
@@ -83,13 +84,13 @@ const (
 	shortAnswer = 0.05 // of the mean
 )
 
-// wait is what it costs to wait so many milliseconds for the first token, and waiting what the last of them does.
+// wait is what it costs to wait so many milliseconds for the first token, and waiting what one more costs others who do.
 func wait(ms float64) float64 {
 	upTo := min(ms, waitMost)
 	return ms + float64(upTo*upTo/waitRises) + float64(2*waitMost/waitRises*(ms-upTo))
 }
 
-func waiting(ms float64) float64 { return 1 + 2*min(ms, waitMost)/waitRises }
+func waiting(ms float64) float64 { return 1 + 2*min(ms, othersMost)/waitRises }
 
 // gap is what it costs if a token comes so many milliseconds after the one before.
 func gap(ms float64) float64 {
@@ -227,12 +228,12 @@ func (s *Cost) Explain(c *plugins.Cycle, i int) string {
 		e.first, e.itl, e.own, e.gaps, e.running+e.coming+e.displaced, e.place, s.priced(&e), l.BacklogMS, l.PrefillMSPerToken, l.Step(l.Running, l.ResidentTokens), l.Learned)
 }
 
-// Which candidates are left to the prompts that are not long: a quarter of them, or as many as those keep busy for 0.8 of the time. A
+// Which candidates are left to the prompts that are not long: a third of them, or as many as those keep busy for 0.8 of the time. A
 // long prompt takes one of these only where all others cost worthwhile times as much, and more by the square the fewer are left.
 const (
 	elsewhere  = 1e12 // what a candidate costs that is left to others
 	worthwhile = 1.2
-	leftFor    = 4
+	leftFor    = 3
 	leftBusy   = 0.8
 )
 
