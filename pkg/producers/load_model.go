@@ -141,10 +141,12 @@ func (f *fleetLoad) describe(out *plugins.EngineLoad, id pool.ID, now pool.Insta
 	if s := &books.Samples[id]; s.Blocks > 0 && s.BlockTokens > 0 {
 		out.CapacityTokens = float64(s.Blocks) * float64(s.BlockTokens)
 		if usage != plugins.Unknown {
-			unseen := float64(books.AfterSample[id]) + float64(max(waiting, 0))
-			out.PromisedTokens = usage*out.CapacityTokens + decode/2 + unseen*size
+			// What waits for its memory has its answer and what of its prompt is not found there before it.
+			unmet := float64(max(waiting, 0)) * size * (1 - f.reused())
+			out.PromisedTokens = usage*out.CapacityTokens + float64(books.SinceSample[id]) + decode/2 + unmet
 		} else {
-			out.PromisedTokens = context + decode + foreign*size
+			// What prompts share stands there once.
+			out.PromisedTokens = context*(1-f.reused()) + decode + foreign*size*(1-f.reused())
 		}
 	}
 }

@@ -140,13 +140,15 @@ func TestBookingsAreLoad(t *testing.T) {
 	}
 }
 
+// sample is what engine a tells now: of a cache of 16,000 tokens.
+func sample(g *pluginstest.Rig, waiting, running int32, usage float64) {
+	s := pool.NoSample()
+	s.At, s.Waiting, s.Running, s.KVUsage, s.Blocks, s.BlockTokens = g.Now, waiting, running, usage, 1000, 16
+	g.Pool.Observe(g.Now, g.Ref("a"), s)
+}
+
 // Requests of others are load as well; those of our own that a sample counts are not counted twice.
 func TestTelemetryShowsWhatTheBooksCannot(t *testing.T) {
-	sample := func(g *pluginstest.Rig, waiting, running int32, usage float64) {
-		s := pool.NoSample()
-		s.At, s.Waiting, s.Running, s.KVUsage, s.Blocks, s.BlockTokens = g.Now, waiting, running, usage, 1000, 16
-		g.Pool.Observe(g.Now, g.Ref("a"), s)
-	}
 	tests := []struct {
 		name             string
 		own              int
@@ -189,6 +191,22 @@ func TestTelemetryShowsWhatTheBooksCannot(t *testing.T) {
 				t.Errorf("with a stale sample %.2f run, want %.0f; noted %d times", again[0].Running, tt.want, g.Notes[reason.StaleSample])
 			}
 		})
+	}
+}
+
+// Ten prompts of 1000 tokens share nine tenths: without a sample they are believed to take up what is their own, not ten thousand.
+func TestWhatPromptsShareStandsInTheCacheOnce(t *testing.T) {
+	g := loadRig(t, "a")
+	sample(g, 0, 0, 0)
+	g.Load = pool.Load{Cached: 900, UncachedPrefill: 100, Decode: 100}
+	for range 10 {
+		g.Send(body(1000)).Answer("a")
+	}
+	g.Load = pool.Load{}
+	g.Now += 60_000 * ms
+	loads, _ := believed(t, g.Send(body(1000)))
+	if got := loads[0].PromisedTokens; got < 1000 || got > 4000 {
+		t.Errorf("%.0f tokens are promised, want about 2000", got)
 	}
 }
 
