@@ -61,16 +61,16 @@ const (
 	stepTokens = 4096
 )
 
-// atLeast is the part of prompts of many steps that is left until they answer: they take longer than was expected by what decodes
+// Of prompts of many steps one part in leftOneIn is left until they answer: they take longer than was expected by what decodes
 // beside them, and nothing tells how far they are.
-const atLeast = 8
+const leftOneIn = 8
 
-// StillToDo returns the least work that is left at an endpoint whatever its clock says: prompts whose first byte would tell, and has
-// not, are still computed, and are on average half done, as far as they are in one step. A clock that runs by prompts alone is early
+// StillToDo returns the least work that is left at an endpoint whatever its clock says. Prompts whose first byte would tell, and has
+// not, are still computed: of one step's work half is left on average, of more an eighth at least. A clock that runs by prompts alone is early
 // by the decode steps between them.
 func (b *Books) StillToDo(id ID) int64 {
 	waiting := b.meters[id].waiting
-	return max(min(waiting, stepTokens)/2, waiting/atLeast)
+	return max(min(waiting, stepTokens)/2, waiting/leftOneIn)
 }
 
 // measure brings the integrals of an endpoint to the present.

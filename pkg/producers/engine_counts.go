@@ -19,7 +19,7 @@ type engineCounts struct {
 	// The integrals of own sequences and contexts then.
 	sequences, kiloTokens float64
 
-	decoding float64 // sequences, on average, of late
+	decoding float64 // how many sequences did between the last two samples, on average
 
 	firsts, gaps evidence // what own requests told (observed) of what the engine counted (expected); old ones fade
 	ahead        evidence // work that was to be done before the first tokens of own bookings, over their number
@@ -107,8 +107,7 @@ func short(s *pool.Sample) bool {
 	return s.Waiting > 0 && s.KVUsage > 0.9 || len(s.AdaptersWaiting) > 0
 }
 
-// firstTokens learns what prompts cost from first tokens that an engine counted while a step took so many milliseconds by the prior.
-// Each had before it what own bookings have on average.
+// firstTokens learns from first tokens that an engine counted while a step took so many milliseconds by the prior. Each had before it what own bookings have on average.
 func (f *fleetLoad) firstTokens(e *engineLoad, d pool.Timed, step float64) {
 	prompts := d.Count * e.counts.ahead.observed / e.counts.ahead.expected * e.prior.prefillMS
 	f.observed(e, prompts, d.Count*stepsToFirstToken*step, d.Seconds*1000, 1)

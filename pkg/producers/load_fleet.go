@@ -39,8 +39,8 @@ const (
 
 	mostBusy = 0.9
 
-	// How much an observation of an engine counts against its class, and that against the pool: so many milliseconds of prompts,
-	// and as many of steps, weigh as much as what is known from there.
+	// How strongly an engine is drawn to its class, and that to the pool: what is known from there weighs as much as so many
+	// milliseconds of prompts, and as many of steps.
 	drawMS = 100.0
 
 	// How many times dearer or cheaper than that an engine may be, and than what is believed an observation.
@@ -51,7 +51,7 @@ const (
 	stepsToFirstToken = 1.5
 )
 
-// evidence is what was observed against what was expected by the prior, in milliseconds; old evidence fades.
+// evidence is a sum of what was observed and of what it stands against: what was expected, or of how many it was. Old evidence fades.
 type evidence struct{ observed, expected float64 }
 
 func (e *evidence) add(observed, expected float64) {
@@ -67,7 +67,7 @@ func (e *evidence) fade(by float64) {
 // ratios are how much dearer than its prior an engine's prompts and decode steps are.
 type ratios struct{ prefill, step float64 }
 
-// learned is the evidence of both: the normal equations of
+// learned is what prompts and steps were seen to take: the normal equations of
 //
 //	took = prefill · milliseconds of prompts + step · milliseconds of steps
 //
@@ -109,12 +109,12 @@ func (l *learned) ratios(elsewhere ratios) ratios {
 	}
 }
 
-// ratio is how much dearer all is, prompts and steps alike.
+// ratio solves them as if prompts and steps were dearer alike.
 func (l *learned) ratio(elsewhere float64) float64 {
 	return (l.pt + l.st + float64(elsewhere*2*drawMS)) / (l.pp + 2*l.ps + l.ss + 2*drawMS)
 }
 
-// enough reports whether more is known than what is drawn from elsewhere.
+// enough reports whether what was observed, of prompts or of steps, weighs more than what is known from elsewhere.
 func (l *learned) enough() bool { return max(l.pp, l.ss) > drawMS }
 
 // costs are what a kind of engine costs before anything was measured.
@@ -322,7 +322,8 @@ func (f *fleetLoad) booked(e *engineLoad, t *pool.Tally) {
 	f.longMS += float64(long) * e.prior.prefillMS * e.now.prefill
 }
 
-// begun learns what prompts cost. An engine out of memory, or of places for adapters, keeps prompts waiting for other reasons.
+// begun learns from the times to first tokens. An engine out of memory, or of places for adapters, keeps prompts waiting for other
+// reasons.
 func (f *fleetLoad) begun(e *engineLoad, t *pool.Tally, s *pool.Sample) {
 	n, waited, ahead, work := t.Begun-e.seen.Begun, t.Waited-e.seen.Waited, t.Ahead-e.seen.Ahead, t.BegunWork-e.seen.BegunWork
 	beside, kiloTokens := t.BegunBeside-e.seen.BegunBeside, t.BegunKTokens-e.seen.BegunKTokens

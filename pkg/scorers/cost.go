@@ -79,45 +79,49 @@ const (
 	// A millisecond costs gapLeast in short gaps and gapMost more in those of gapTarget, between them by the fourth power of the gap.
 	gapTarget = 50.0
 	gapLeast  = 0.1
-	gapMost   = 9
+	gapMost   = 9.0
 
-	shortAnswer = 0.05 // of the mean
+	// How long a short answer is, as a part of the mean one.
+	shortAnswer = 0.05
 )
 
-// wait is what it costs to wait so many milliseconds for the first token, and waiting what one more costs others who do.
+// wait is what it costs to wait so many milliseconds for the first token.
 func wait(ms float64) float64 {
 	upTo := min(ms, waitMost)
 	return ms + float64(upTo*upTo/waitRises) + float64(2*waitMost/waitRises*(ms-upTo))
 }
 
-func waiting(ms float64) float64 { return 1 + 2*min(ms, othersMost)/waitRises }
+// marginalWait is what one millisecond more costs others who wait so many: the derivative of wait up to othersMost.
+func marginalWait(ms float64) float64 { return 1 + 2*min(ms, othersMost)/waitRises }
 
-// gap is what it costs if a token comes so many milliseconds after the one before.
+// gap is what it costs if a token comes so many milliseconds after the one before: the integral of what each of them does.
 func gap(ms float64) float64 {
 	x := min(ms/gapTarget, 1)
 	square := float64(x * x)
 	return float64(gapLeast*ms) + float64(gapMost*(float64(gapTarget/5*float64(square*square)*x)+max(ms-gapTarget, 0)))
 }
 
-// expense is what a request costs on one endpoint. Times are in milliseconds; what is priced is what they cost.
+// expense is what a request takes on one endpoint, in milliseconds, and what that costs before prices.
 type expense struct {
 	prompt, first, itl, decode float64 // times: of the prompt, to the first token, between tokens, and of the answer
 
-	own, running, coming, displaced, place float64 // costs: see Cost
-	gaps                                   float64
+	wait, gaps                 float64 // costs of its own first token, and of its own later ones
+	running, coming, displaced float64 // of others: see Cost
+	place                      float64 // of waiting for a LoRA adapter's place
 }
 
 // asked is what is known of the request, and of the traffic that it is part of.
 type asked struct {
-	prompt, out   float64
-	arrivals      float64 // per millisecond and candidate
-	longest, mean float64 // see Traffic
-	reuse         float64 // likewise
+	prompt, out float64 // tokens
+	arrivals    float64 // per millisecond and candidate
+	mean        float64 // Traffic.PrefillMS
+	longPods    float64 // as in Traffic
+	reuse       float64 // likewise
 }
 
 func (s *Cost) asked(c *plugins.Cycle) asked {
 	t := s.traffic.Of(c.Request)
-	a := asked{prompt: float64(max(s.prompt.Of(c.Request), 0)), out: max(t.OutputTokens, 1), mean: t.PrefillMS, longest: t.LongPods, reuse: t.Reuse}
+	a := asked{prompt: float64(max(s.prompt.Of(c.Request), 0)), out: max(t.OutputTokens, 1), mean: t.PrefillMS, longPods: t.LongPods, reuse: t.Reuse}
 	a.arrivals = t.PerSecond / 1000 / float64(len(c.Candidates))
 	if s.foretells {
 		if out := s.expected.Of(c.Request); out != plugins.Unknown {
@@ -129,13 +133,13 @@ func (s *Cost) asked(c *plugins.Cycle) asked {
 	return a
 }
 
-// uncached returns the parts of the prompt that an endpoint computes, and that it has.
+// parts returns how many tokens of the prompt an endpoint computes, and how many it has.
 func (a *asked) parts(cached int64) (uncached, known float64) {
 	known = min(float64(max(cached, 0)), a.prompt)
 	return a.prompt - known, known
 }
 
-// prefill is how long the prompt takes on an endpoint.
+// prefill is how many milliseconds the prompt takes on an endpoint.
 func (a *asked) prefill(l *plugins.EngineLoad, cached int64) float64 {
 	return l.Prefill(a.parts(cached))
 }
@@ -145,27 +149,28 @@ func (a *asked) of(l *plugins.EngineLoad, cached int64) expense {
 	uncached, known := a.parts(cached)
 	p := l.Prefill(uncached, known)
 	step := l.Step(l.Running, l.ResidentTokens)
-	with := l.Step(l.Running+1, l.ResidentTokens+a.prompt+a.out/2)
-	longer := 1 / (1 - l.Busy)
-	e := expense{prompt: p, first: l.BacklogMS + p + float64(1.5*step), itl: with * longer}
+	longer := 1 / (1 - l.Busy) // for the prompts between steps
+	e := expense{prompt: p, first: l.BacklogMS + p + float64(1.5*step)}
+	e.itl = l.Step(l.Running+1, l.ResidentTokens+a.prompt+a.out/2) * longer
 	e.decode = a.out * e.itl
 	if l.CapacityTokens > 0 && l.PromisedTokens > 0 {
 		if over := l.PromisedTokens + uncached + a.out - float64(0.95*l.CapacityTokens); over > 0 {
 			e.first += over / l.CapacityTokens * e.decode
 		}
 	}
-	e.own = wait(e.first)
-	with = gap(e.itl)
+	e.wait = wait(e.first)
+	with := gap(e.itl)
 	e.gaps = a.out * with
 	short := max(shortAnswer*a.out, 1)
 	e.running = float64(l.Running*a.out/2*(with-gap(step*longer))) + float64(l.Running*short*(gap(e.itl+p/short)-with))
-	e.coming = a.arrivals * e.first * waiting(e.first) * p * longer
+	e.coming = a.arrivals * e.first * marginalWait(e.first) * p * longer
 	e.displaced = a.reuse * p * (l.Running + 1)
 	return e
 }
 
+// priced is what all of that costs at the prices that were set.
 func (s *Cost) priced(e *expense) float64 {
-	return float64(s.TTFTPrice*(e.own+e.coming+e.displaced+e.place)) + float64(s.ITLPrice*(e.gaps+e.running))
+	return float64(s.TTFTPrice*(e.wait+e.coming+e.displaced+e.place)) + float64(s.ITLPrice*(e.gaps+e.running))
 }
 
 // Score writes a score for each candidate.
@@ -218,23 +223,24 @@ func (s *Cost) expense(c *plugins.Cycle, a *asked, id pool.ID, adapter string) e
 	return e
 }
 
-// Explain says what the request would cost there, in milliseconds before prices, and on what that is founded.
+// Explain says what the request would take there in milliseconds, what that costs, and on what it is founded.
 func (s *Cost) Explain(c *plugins.Cycle, i int) string {
 	a := s.asked(c)
 	id := c.Candidates[i]
 	e := s.expense(c, &a, id, s.places.wanted(c))
 	l := &s.loads.Of(c)[id]
 	return fmt.Sprintf("TTFT %.0f ms, ITL %.1f ms; costs wait %.0f + gaps %.0f + others %.0f + place %.0f; at prices %.0f (backlog %.0f ms, %.4f ms a token, step %.1f ms, %s)",
-		e.first, e.itl, e.own, e.gaps, e.running+e.coming+e.displaced, e.place, s.priced(&e), l.BacklogMS, l.PrefillMSPerToken, l.Step(l.Running, l.ResidentTokens), l.Learned)
+		e.first, e.itl, e.wait, e.gaps, e.running+e.coming+e.displaced, e.place, s.priced(&e), l.BacklogMS, l.PrefillMSPerToken, l.Step(l.Running, l.ResidentTokens), l.Learned)
 }
 
-// Which candidates are left to the prompts that are not long: a third of them, or as many as those keep busy for 0.8 of the time. A
-// long prompt takes one of these only where all others cost worthwhile times as much, and more by the square the fewer are left.
+// How many candidates are left to the prompts that are not long: one in leftOneIn, or as many as those keep busy for leftBusy of the
+// time, whichever is more. A long prompt takes one of these only where all others cost worthwhile times as much, and more by the
+// square the fewer are left.
 const (
-	elsewhere  = 1e12 // what a candidate costs that is left to others
-	worthwhile = 1.2
-	leftFor    = 3
+	leftOneIn  = 3
 	leftBusy   = 0.8
+	worthwhile = 1.2
+	elsewhere  = 1e12 // what a candidate costs that is left to others
 )
 
 // leave makes a long prompt dear on candidates that have no long work before them, if they are few. One that has most of it cached
@@ -254,8 +260,8 @@ func (s *Cost) leave(c *plugins.Cycle, a *asked, costs []float64) {
 			here = costs[i]
 		}
 	}
-	short := float64(a.arrivals*n*a.mean) - a.longest // of the endpoints' time
-	keep := math.Ceil(max(short/leftBusy, n/leftFor))
+	others := float64(a.arrivals*n*a.mean) - a.longPods // how many endpoints the other prompts keep busy
+	keep := math.Ceil(max(others/leftBusy, n/leftOneIn))
 	if left == 0 || left > keep || here < 0 || here > worthwhile*float64(keep/left)*(keep/left)*least {
 		return
 	}
