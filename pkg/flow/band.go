@@ -18,12 +18,15 @@ type Band struct {
 	waiting  []*Flow // those in which somebody waits, by ID
 	owed     int     // of these, whose turn was taken back
 	cursor   string  // ID of the flow that went last
+	looked   trials  // flows in which nobody was worth a decision
+	turn     string  // ID of the last flow that was looked through in turn
 	requests int
 	bytes    int64
 	since    pool.Instant // when the last one went or came
 	first    *item        // of all that wait, in the order in which they came
 	last     *item
 
+	asked   bool    // weighted bands: it is not to be asked in this round any more
 	shut    bool    // the last time that it was asked for: it had somebody, and the pool no room for it
 	ceiling float64 // as last asked for
 	pass    float64 // weighted bands: tokens let go / weight
@@ -118,8 +121,11 @@ func (b *Band) next(now pool.Instant, changes uint64) *Flow {
 }
 
 // after calls yield with the flows that wait and may be asked, beginning after the one that went last.
-func (b *Band) after(changes uint64, yield func(*Flow) bool) {
-	start, found := slices.BinarySearchFunc(b.waiting, b.cursor, byID)
+func (b *Band) after(changes uint64, yield func(*Flow) bool) { b.following(b.cursor, changes, yield) }
+
+// following calls it with those after the flow with this ID.
+func (b *Band) following(id string, changes uint64, yield func(*Flow) bool) {
+	start, found := slices.BinarySearchFunc(b.waiting, id, byID)
 	if found {
 		start++
 	}

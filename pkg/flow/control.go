@@ -250,9 +250,8 @@ func (c *Control) pick(now pool.Instant, l *line, g *gate) *item {
 		l.until = g.s.Until
 		l.wakeAt(g.s.Until) // who waits for an endpoint that will have room then
 	}
-	var best *Band
 	for i, b := range l.bands {
-		b.ceiling, b.shut = min(l.ceilings[i], 1), false
+		b.ceiling, b.shut, b.asked = min(l.ceilings[i], 1), false, true
 		if c.drains.Load() {
 			b.ceiling = math.MaxFloat64
 		}
@@ -275,15 +274,29 @@ func (c *Control) pick(now pool.Instant, l *line, g *gate) *item {
 			}
 			continue
 		}
-		if len(b.waiting) > 0 && (best == nil || b.pass < best.pass) && b.mayAny(g.changes) {
+		b.asked = len(b.waiting) == 0 || !b.mayAny(g.changes)
+	}
+	if !c.rules().Weighted {
+		return nil
+	}
+	for b := l.least(); b != nil; b = l.least() {
+		b.asked = true
+		if it := c.first(now, l, b, g.changes); it != nil {
+			l.pass = b.pass
+			return it
+		}
+	}
+	return nil
+}
+
+// least returns the band that went least for its weight, of those that are to be asked.
+func (l *line) least() (best *Band) {
+	for _, b := range l.bands {
+		if !b.asked && (best == nil || b.pass < best.pass) {
 			best = b
 		}
 	}
-	if best == nil {
-		return nil
-	}
-	l.pass = best.pass
-	return c.first(now, l, best, g.changes)
+	return best
 }
 
 // alternatesEvery is how soon a band that is closed in turn is asked for again.
@@ -305,22 +318,14 @@ func (c *Control) first(now pool.Instant, l *line, b *Band, changes uint64) *ite
 		changes += 2 // nobody is parked
 	}
 	o := c.rules()
-	var f *Flow
-	var it *item
-	for it == nil {
-		if l.trials.exhausted(l.gate.changes) && !c.drains.Load() {
-			return nil
-		}
-		if f = b.next(now, changes); f == nil {
-			return nil
-		}
-		if c.drains.Load() {
-			it = f.head()
-		} else if it = f.next(o, now, l.gate.full, l.trials.again(l.gate.changes)); it == nil {
-			b.owes(f, false)
-			c.rests(o, l, f, changes)
-			l.trials.vain(l.gate.changes, 0, 1)
-		}
+	f, it := (*Flow)(nil), (*item)(nil)
+	if !c.drains.Load() {
+		f, it = c.worth(now, o, l, b, changes)
+	} else if f = b.next(now, changes); f != nil {
+		it = f.head()
+	}
+	if it == nil {
+		return nil
 	}
 	if it.deadline != 0 && now > it.deadline && !c.drains.Load() {
 		c.out(now, it)

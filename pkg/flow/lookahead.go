@@ -19,7 +19,8 @@ type search struct {
 // inVain is how many decisions are made anew, after a change, for requests whose last choice is still full: what changed may be better.
 const inVain = 4
 
-// looks is how many flows are looked through in vain for one pool between two changes. Which come first moves on with each.
+// looks is how many flows of a band are looked through in vain between two changes by the order of its fairness, and how many more
+// in turn, so that who is far behind in that order is found, too, when an endpoint has room that nobody before it wants.
 const looks = 8
 
 // next returns who of a flow is asked next: its first, or while it seeks one behind those that were passed over; nil if there is
@@ -84,34 +85,60 @@ func (f *Flow) walk(from int, last *item, see func(it *item, within bool)) {
 
 // found ends a search: it goes, and who came before it was overtaken.
 func (f *Flow) found(it *item) {
-	if f.seeks.passed > 0 {
-		f.walk(0, it, func(o *item, within bool) {
-			if within {
-				o.passed++
-			}
-		})
-	}
+	f.walk(0, it, func(o *item, within bool) { // the first of a flow ends it at once
+		if within {
+			o.passed++
+		}
+	})
 	f.seeks = search{}
 }
 
-// trials are how many decisions were made in vain at a pool since it last changed.
+// trials are how many were in vain since a pool last changed: decisions of a line, or flows of a band in which nobody was worth one.
 type trials struct {
-	changes  uint64
-	n, looks int // decisions, and flows in which nobody was worth one
+	changes uint64
+	n       int
 }
 
-// exhausted reports whether nobody is looked for before the pool has changed.
-func (t *trials) exhausted(changes uint64) bool { return t.changes == changes && t.looks >= looks }
+// left reports whether there were fewer than most.
+func (t *trials) left(changes uint64, most int) bool { return t.changes != changes || t.n < most }
 
-// again reports whether one whose choice is full is to be decided again.
-func (t *trials) again(changes uint64) bool { return t.changes != changes || t.n < inVain }
-
-// vain counts decisions and flows.
-func (t *trials) vain(changes uint64, decisions, flows int) {
+// vain counts one.
+func (t *trials) vain(changes uint64) {
 	if t.changes != changes {
 		*t = trials{changes: changes}
 	}
-	t.n, t.looks = t.n+decisions, t.looks+flows
+	t.n++
+}
+
+// worth returns who of a band is worth a decision, and its flow; nil if nobody is, or nobody is looked for before the pool has
+// changed.
+func (c *Control) worth(now pool.Instant, o *rules, l *line, b *Band, changes uint64) (*Flow, *item) {
+	for b.looked.left(changes, 2*looks) {
+		inOrder := b.looked.left(changes, looks)
+		f := b.further(changes)
+		if inOrder {
+			f = b.next(now, changes)
+		}
+		if f == nil {
+			return nil, nil
+		}
+		if !inOrder {
+			b.turn = f.ID
+		}
+		if it := f.next(o, now, l.gate.full, l.trials.left(changes, inVain)); it != nil {
+			return f, it
+		}
+		b.owes(f, false)
+		c.rests(o, l, f, changes)
+		b.looked.vain(changes)
+	}
+	return nil, nil
+}
+
+// further returns the flow that may be asked after the last one that was looked through in turn; nil if there is none.
+func (b *Band) further(changes uint64) (next *Flow) {
+	b.following(b.turn, changes, func(f *Flow) bool { next = f; return false })
+	return next
 }
 
 // chooses reports whether a request may go to an endpoint that is full, which means that it waits for it; else it takes any room.
@@ -156,8 +183,8 @@ func (c *Control) passOver(now pool.Instant, o *rules, l *line, it *item, choice
 	f.push(it)
 	it.band.entered(f, now)
 	f.seeks = search{passed: s.passed + 1, key: it.key, seq: it.seq}
-	l.trials.vain(changes, 1, 0)
-	if f.next(o, now, l.spare.is, l.trials.again(changes)) != nil {
+	l.trials.vain(changes)
+	if f.next(o, now, l.spare.is, l.trials.left(changes, inVain)) != nil {
 		it.band.owes(f, true)
 	} else {
 		c.rests(o, l, f, changes)
@@ -186,6 +213,7 @@ func (l *line) wakes(now pool.Instant) {
 	}
 	l.wake, l.trials = 0, trials{}
 	for _, b := range l.bands {
+		b.looked = trials{}
 		for _, f := range b.waiting {
 			f.parked = 0
 		}

@@ -13,7 +13,7 @@ type spare struct {
 	of   *pool.Snapshot
 	by   Rooms
 	seen uint64    // touches of the books that were looked at
-	full []pool.ID // those that have no room
+	full []pool.ID // those that have no room, of those that take requests: nobody waits for one that drains
 	is   []bool    // by ID: it is in full
 }
 
@@ -23,7 +23,7 @@ func (k *spare) look(rooms Rooms, v *View, s *pool.Snapshot) {
 	if k.of != s || k.by != rooms || touches-k.seen > pool.TouchesKept {
 		k.of, k.by, k.full = s, rooms, k.full[:0]
 		k.is = append(k.is[:0], make([]bool, len(s.Slots))...)
-		for _, id := range s.Members {
+		for _, id := range s.Open {
 			k.ask(rooms, v, id)
 		}
 		k.seen = touches
@@ -43,6 +43,9 @@ func (k *spare) look(rooms Rooms, v *View, s *pool.Snapshot) {
 
 // ask has the detector say whether an endpoint is full.
 func (k *spare) ask(rooms Rooms, v *View, id pool.ID) {
+	if k.of.Slots[id].Draining {
+		return
+	}
 	switch full := !rooms.HasRoom(v, id); {
 	case full && !k.is[id]:
 		k.full = append(k.full, id)
