@@ -166,12 +166,13 @@ func (b *Books) hear(m *Mirror, v *Event) bool {
 	return false
 }
 
-// Forget ends all that m holds: the other picker has gone, or cannot be heard. It returns how many bookings that were.
+// Forget ends all that m holds: the other picker has gone, or cannot be heard. It returns how many bookings that were. Whoever
+// watches the pool is told, since that makes room.
 func (p *Pool) Forget(now Instant, m *Mirror) (ended int) {
+	defer p.told(now) // with the lock released
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.books.At(now)
-	p.changed()
 	return p.books.forget(m)
 }
 

@@ -69,7 +69,7 @@ func (p *Pool) Snapshot() *Snapshot { return p.snapshot.Load() }
 // membership. Bookings do not count.
 func (p *Pool) Changes() uint64 { return p.changes.Load() }
 
-// Watch has f called after each sample and each change of the membership, outside the pool's lock and on the goroutine that
+// Watch has f called after each sample, each change of the membership and each Forget, outside the pool's lock and on the goroutine that
 // brought it. There is one watcher at most; nil takes it away.
 func (p *Pool) Watch(f func(now Instant)) {
 	if f == nil {

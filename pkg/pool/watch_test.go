@@ -20,6 +20,7 @@ func TestChangesRiseWithWhatMayHaveMadeRoom(t *testing.T) {
 		return b
 	}
 	var b pool.Booking
+	var m pool.Mirror
 	for _, step := range []struct {
 		what  string
 		do    func()
@@ -33,6 +34,8 @@ func TestChangesRiseWithWhatMayHaveMadeRoom(t *testing.T) {
 		{"an end", func() { p.End(3, b) }, true, false},
 		{"a deadline", func() { book(); p.Expire(60) }, true, false},
 		{"no deadline", func() { p.Expire(61) }, false, false},
+		{"what another picker books", func() { p.Hear(61, &m, nil) }, true, false},
+		{"another picker that has gone", func() { p.Forget(61, &m) }, true, true},
 		{"a sample", func() { p.Observe(62, at, pool.NoSample()) }, true, true},
 		{"a membership", func() { p.Update(63, nil) }, true, true},
 	} {

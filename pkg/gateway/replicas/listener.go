@@ -29,8 +29,12 @@ const (
 	recheck   = 30 * time.Second
 )
 
-// MaxReplicas bounds how many addresses are followed; further ones are refused.
-const MaxReplicas = 64
+// MaxReplicas bounds how many names there may be, and how many addresses are followed, of all names together; further ones are
+// refused. idMost bounds the length of what a replica calls itself.
+const (
+	MaxReplicas = 64
+	idMost      = 64
+)
 
 // ListenerOptions say whom a Listener hears.
 type ListenerOptions struct {
@@ -55,13 +59,16 @@ type Listener struct {
 }
 
 // stream is what one replica tells of one pool.
-type stream struct{ replica, pool string }
+type stream struct {
+	replica string
+	pool    *pool.Pool
+}
 
-// source is where a stream is asked for.
+// source is where a stream is asked for. A configuration may bring another pool of a name that was there before.
 type source struct {
 	at   netip.AddrPort
 	name string // of which at is an address
-	pool string
+	pool *pool.Pool
 }
 
 // NewListener returns a Listener. Without Lookup and Dial those of the system are used.
@@ -93,18 +100,27 @@ func (l *Listener) Run(ctx context.Context) {
 	again := time.NewTicker(lookup)
 	defer again.Stop()
 	for {
-		wanted := map[source]bool{}
+		wanted, addresses := map[source]bool{}, map[netip.AddrPort]bool{}
 		for _, name := range l.Names {
-			addresses, err := l.addresses(ctx, name)
+			found, err := l.addresses(ctx, name)
 			if err == nil {
-				known[name] = addresses
+				known[name] = found
 			} else if ctx.Err() == nil { // those that were known stay
 				l.Sink.Note(reason.ReplicaRefused, name+": "+err.Error())
 			}
+			left := 0
 			for _, at := range known[name] {
-				for _, p := range l.Scheduler().Pools() {
-					wanted[source{at, name, p.Name}] = true
+				if !addresses[at] && len(addresses) == MaxReplicas {
+					left++
+					continue
 				}
+				addresses[at] = true
+				for _, p := range l.Scheduler().Pools() {
+					wanted[source{at, name, p}] = true
+				}
+			}
+			if left > 0 {
+				l.Sink.Note(reason.ReplicaRefused, fmt.Sprintf("%s has %d addresses; %d are not followed, since %d are of all names together", name, len(known[name]), left, MaxReplicas))
 			}
 		}
 		for s, stop := range following {
@@ -131,7 +147,7 @@ func (l *Listener) Run(ctx context.Context) {
 	}
 }
 
-// addresses are those of a name, at most MaxReplicas.
+// addresses are those of a name, the same ones in the same order each time.
 func (l *Listener) addresses(ctx context.Context, name string) (out []netip.AddrPort, err error) {
 	host, port, err := net.SplitHostPort(name)
 	if err != nil {
@@ -148,10 +164,6 @@ func (l *Listener) addresses(ctx context.Context, name string) (out []netip.Addr
 		return nil, err
 	}
 	slices.SortFunc(found, netip.Addr.Compare) // names come in another order each time
-	if len(found) > MaxReplicas {
-		l.Sink.Note(reason.ReplicaRefused, fmt.Sprintf("%s has %d addresses; %d of them are followed", name, len(found), MaxReplicas))
-		found = found[:MaxReplicas]
-	}
 	for _, a := range found {
 		out = append(out, netip.AddrPortFrom(a.Unmap(), uint16(number)))
 	}
@@ -174,6 +186,7 @@ func (l *Listener) follow(ctx context.Context, s source) {
 	defer transport.CloseIdleConnections()
 	wait := retry
 	for ctx.Err() == nil {
+		began := l.Clock()
 		heard, err := l.hear(ctx, transport, s)
 		switch {
 		case ctx.Err() != nil:
@@ -181,10 +194,14 @@ func (l *Listener) follow(ctx context.Context, s source) {
 		case errors.Is(err, errSelf) || errors.Is(err, errKnown):
 			wait = recheck
 		case heard:
-			l.Sink.Note(reason.ReplicaLost, fmt.Sprintf("%s, pool %s: %v", s.at, s.pool, err))
-			wait = retry
+			l.Sink.Note(reason.ReplicaLost, fmt.Sprintf("%s, pool %s: %v", s.at, s.pool.Name, err))
+			if time.Duration(l.Clock()-began) > retryMost {
+				wait = retry
+				break
+			}
+			wait = min(2*wait, retryMost) // one that always ends soon is not asked for all that is open ten times a second
 		default:
-			l.Sink.Note(reason.ReplicaRefused, fmt.Sprintf("%s, pool %s: %v", s.at, s.pool, err))
+			l.Sink.Note(reason.ReplicaRefused, fmt.Sprintf("%s, pool %s: %v", s.at, s.pool.Name, err))
 			wait = min(2*wait, retryMost)
 		}
 		// Replicas that lost each other at once need not all be back at once.
@@ -207,7 +224,7 @@ func (l *Listener) hear(ctx context.Context, transport *http.Transport, s source
 	if l.TLS != nil {
 		scheme = "https"
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+s.at.String()+Path+"?pool="+url.QueryEscape(s.pool), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+s.at.String()+Path+"?pool="+url.QueryEscape(s.pool.Name), nil)
 	if err != nil {
 		return false, err
 	}
@@ -220,21 +237,20 @@ func (l *Listener) hear(ctx context.Context, transport *http.Transport, s source
 	switch {
 	case id == "":
 		return false, fmt.Errorf("who answers there with status %d is no replica; check --replicas", answer.StatusCode)
+	case len(id) > idMost:
+		return false, fmt.Errorf("who answers there calls itself a name of %d bytes, and is no replica; check --replicas", len(id))
 	case id == l.ID:
 		return false, errSelf
 	case answer.StatusCode != http.StatusOK:
 		return false, fmt.Errorf("status %d; check that all replicas have the same configuration", answer.StatusCode)
 	}
-	p := l.pool(s.pool)
-	if p == nil {
-		return false, errors.New("the pool is gone")
-	}
+	p := s.pool
 	what := stream{id, s.pool}
 	if !l.enter(what, s.at) {
 		return false, errKnown
 	}
 	defer l.leave(what)
-	l.Log.Info("hears of a replica's bookings", "replica", id, "address", s.at, "pool", s.pool)
+	l.Log.Info("hears of a replica's bookings", "replica", id, "address", s.at, "pool", p.Name)
 	var m pool.Mirror
 	defer func() { p.Forget(l.Clock(), &m) }()
 	err = l.listen(answer.Body, p, &m, func() { silence.Reset(patience) })

@@ -117,12 +117,7 @@ func (n *network) start(t *testing.T, i byte) *replica {
 		t.Fatal(problems)
 	}
 	r := &replica{clock: clock.Start(time.Now()), noted: map[reason.ID]int{}}
-	r.pool = pool.New("default", r)
-	var members []pool.Endpoint
-	for k := range 4 {
-		members = append(members, pool.Endpoint{Name: fmt.Sprint("pod-", k), Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(k + 1)}), 8000)})
-	}
-	r.pool.Update(r.clock.Now(), members)
+	r.anotherPool()
 	o := exchange.Defaults()
 	o.Built, o.Pools, o.Sink, o.Seed = built, []*pool.Pool{r.pool}, r, uint64(i)
 	var err error
@@ -146,6 +141,16 @@ func (n *network) start(t *testing.T, i byte) *replica {
 		all.Wait()
 	}
 	return r
+}
+
+// anotherPool makes a pool of the same name and members.
+func (r *replica) anotherPool() {
+	r.pool = pool.New("default", r)
+	var members []pool.Endpoint
+	for k := range 4 {
+		members = append(members, pool.Endpoint{Name: fmt.Sprint("pod-", k), Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(k + 1)}), 8000)})
+	}
+	r.pool.Update(r.clock.Now(), members)
 }
 
 // ask has a prompt of so many blocks decided, and returns the exchange and where it goes.

@@ -125,6 +125,9 @@ func (t *Teller) stream(ctx context.Context, to *http.ResponseController, w http
 		case <-ctx.Done():
 			return
 		case <-signs.C:
+			if t.pool(p.Name) != p {
+				return // a configuration has taken it away, and perhaps brought another of its name
+			}
 			text = append(text, alive)
 		case <-woken:
 			gather.Reset(pause - time.Since(sent)) // at once after a while of rest
@@ -157,5 +160,5 @@ func (t *Teller) anew(p *pool.Pool, j *journal, b []byte) (_ []byte, at uint64) 
 func Server(t http.Handler, errors *log.Logger) *http.Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+Path, t)
-	return &http.Server{Handler: mux, ReadHeaderTimeout: patience, ErrorLog: errors}
+	return &http.Server{Handler: mux, ReadHeaderTimeout: patience, IdleTimeout: patience, ErrorLog: errors}
 }
