@@ -7,8 +7,8 @@ import (
 	"github.com/fairlead/fairlead/pkg/plugins"
 )
 
-// DefaultText is the configuration that applies where none is given: the complete cost of a request in milliseconds,
-// with prefixes that many share copied ahead of need.
+// DefaultText is the configuration that applies where none is given: the complete cost of a request, with
+// prefixes that many share copied ahead of need.
 const DefaultText = `apiVersion: fairlead.dev/v1alpha1
 kind: EndpointPickerConfig
 plugins:
