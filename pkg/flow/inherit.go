@@ -53,9 +53,10 @@ func (c *Control) lineOf(p *pool.Pool) *line {
 	return &line{pool: p}
 }
 
-// follow has the bands of a line follow the rules in force.
+// follow has the bands of a line follow the rules in force, by which all that wait are asked anew.
 func (c *Control) follow(l *line) {
 	o := c.rules()
+	l.trials = trials{}
 	for _, b := range l.bands {
 		i := slices.IndexFunc(o.Bands, func(s BandSettings) bool { return s.Priority == b.Priority })
 		if b.static = i >= 0; b.static {
@@ -63,8 +64,10 @@ func (c *Control) follow(l *line) {
 		} else {
 			b.BandSettings = o.like(b.Priority)
 		}
+		b.looked = trials{}
 		for _, f := range b.waiting {
 			f.reorder(b.BandSettings)
+			f.parked, f.seeks = 0, search{}
 		}
 	}
 	for _, s := range o.Bands {

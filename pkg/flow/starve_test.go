@@ -117,3 +117,41 @@ func TestWhoWaitsForAnEndpointThatDrainsIsDecidedAnew(t *testing.T) {
 		}
 	}
 }
+
+// Who waits for an endpoint to which a new configuration gives more room, or in another order, is asked at once.
+func TestWhoWaitsForItsChoiceIsAskedAfterAReload(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		change func(*Settings)
+		goes   int // how many of the two that wait
+	}{
+		{"more room", func(s *Settings) {
+			s.Detector = &LoadDetector{MaxBacklog: time.Hour, MaxPending: 100, MaxRequests: 2, MaxKVUsage: 1}
+		}, 1},
+		{"room for all", func(s *Settings) { s.Detector = &LoadDetector{MaxBacklog: time.Hour, MaxPending: 100, MaxKVUsage: 1} }, 2},
+		{"no choice", func(s *Settings) { s.LookAhead = 0 }, 1},
+		{"a pool without endpoints that are known", func(s *Settings) {
+			s.Detector = &ConcurrencyDetector{MaxConcurrency: 100, ConcurrencyMode: "requests", MaxTokenConcurrency: 1}
+		}, 2},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := newWorld(t, choosy(nil), 2)
+			w.come(bestAt(1))
+			waits := []*request{w.come(bestAt(1)), w.come(bestAt(1), tenantIs("b"))}
+			next := NewControl(choosy(row.change))
+			next.Inherit(w.c)
+			next.Attach([]*pool.Pool{w.p}, w)
+			w.c = next
+			w.dispatch()
+			goes := 0
+			for _, r := range waits {
+				if r.runs {
+					goes++
+				}
+			}
+			if goes != row.goes {
+				t.Errorf("%d go, want %d", goes, row.goes)
+			}
+		})
+	}
+}

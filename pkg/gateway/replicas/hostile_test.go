@@ -246,3 +246,22 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 		}
 	})
 }
+
+// What a client asks for does not end the stream between replicas.
+func TestNoRequestEndsAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{hosts: map[netip.Addr]chan net.Conn{}}
+		a, b := n.start(t, 1), n.start(t, 2)
+		defer a.stop()
+		defer b.stop()
+		<-time.After(2 * lookup)
+		for _, answers := range []int64{1, 1 << 24, 1 << 40, 1<<63 - 1} {
+			a.askFor(t, answers)
+		}
+		settle()
+		expect(t, "after four", b, 4, 4)
+		if n := b.times(reason.ReplicaLost); n != 0 {
+			t.Errorf("the stream was lost %d times", n)
+		}
+	})
+}

@@ -170,6 +170,16 @@ func (r *replica) ask(t *testing.T, prompt uint64, blocks int) (*exchange.Exchan
 	return x, a.To[0]
 }
 
+// askFor has a request decided that asks for so many answers.
+func (r *replica) askFor(t *testing.T, answers int64) {
+	t.Helper()
+	s := openai.NewSummary()
+	s.Complete, s.Stream, s.Model, s.PromptTokens, s.MaxTokens, s.N = true, true, "m", 10, 1<<40, answers
+	if a := r.s.Begin(r.clock.Now(), nil).Described(r.clock.Now(), s, exchange.Said{}); a.Do != exchange.Forward {
+		t.Fatalf("not forwarded: %+v", a)
+	}
+}
+
 // requests is what the books of a replica have, of all and of others.
 func (r *replica) requests() (all, heard int32) {
 	r.pool.Decide(func(_ *pool.Snapshot, b *pool.Books) {

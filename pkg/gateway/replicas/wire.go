@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/netip"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // A stream is a sequence of events without anything between them. An event is its kind, one byte, and what that kind has, in this
-// order: the slot and generation of its booking; an address, its length in bytes (6 or 18), the address and the port; the three
+// order: the slot and generation of its booking; an address, its length in bytes (6 or 18, 2 without one), the address and the port; the three
 // parts of a load and a byte of flags; what is left until the deadline, in microseconds; a number of tokens; a
 // chain, its length and its hashes, eight bytes each. Numbers are unsigned varints, hashes and ports little endian. Another form
 // would have another path.
@@ -33,7 +34,8 @@ const chainMost = 2048
 // errNoEvent says that what was read is no event of ours.
 var errNoEvent = errors.New("not an event of a picker's bookings")
 
-// appendEvent appends e to b.
+// appendEvent appends e to b. Numbers beyond the bounds that the other side keeps are told as these: what one client asks for must
+// not end a stream.
 func appendEvent(b []byte, e *pool.Event) []byte {
 	b = append(b, byte(e.Kind))
 	switch e.Kind {
@@ -42,21 +44,21 @@ func appendEvent(b []byte, e *pool.Event) []byte {
 	case pool.Brought:
 		chain := e.Chain[:min(len(e.Chain), chainMost)]
 		b = appendAddress(b, e.To)
-		b = number(b, e.Tokens)
-		b = number(b, int64(len(chain)))
+		b = number(b, e.Tokens, pool.MaxTokens)
+		b = number(b, int64(len(chain)), chainMost)
 		for _, h := range chain {
 			b = binary.LittleEndian.AppendUint64(b, h)
 		}
 		return b
 	}
-	b = number(b, int64(e.Booking.Slot))
-	b = number(b, int64(e.Booking.Generation))
+	b = number(b, int64(e.Booking.Slot), math.MaxUint32)
+	b = number(b, int64(e.Booking.Generation), math.MaxUint32)
 	switch e.Kind {
 	case pool.Booked, pool.Moved:
 		b = appendAddress(b, e.To)
-		b = number(b, e.Load.UncachedPrefill)
-		b = number(b, e.Load.Cached)
-		b = number(b, e.Load.Decode)
+		b = number(b, e.Load.UncachedPrefill, pool.MaxTokens)
+		b = number(b, e.Load.Cached, pool.MaxTokens)
+		b = number(b, e.Load.Decode, pool.MaxTokens)
 		flags := byte(0)
 		if e.Load.Silent {
 			flags |= isSilent
@@ -66,15 +68,17 @@ func appendEvent(b []byte, e *pool.Event) []byte {
 		}
 		b = append(b, flags)
 		if e.Kind == pool.Booked {
-			b = number(b, e.Left.Microseconds())
+			b = number(b, e.Left.Microseconds(), int64(leftMost/time.Microsecond))
 		}
 	case pool.Told:
-		b = number(b, e.Tokens)
+		b = number(b, e.Tokens, pool.MaxTokens)
 	}
 	return b
 }
 
-func number(b []byte, n int64) []byte { return binary.AppendUvarint(b, uint64(max(n, 0))) }
+func number(b []byte, n, most int64) []byte {
+	return binary.AppendUvarint(b, uint64(min(max(n, 0), most)))
+}
 
 func appendAddress(b []byte, a netip.AddrPort) []byte {
 	ip := a.Addr().AsSlice()
@@ -113,8 +117,8 @@ func (r *reader) event() (e pool.Event, err error) {
 	default:
 		return e, fmt.Errorf("%w: kind %d", errNoEvent, kind)
 	}
-	e.Booking.Slot = uint32(r.number(1<<32 - 1))
-	e.Booking.Generation = uint32(r.number(1<<32 - 1))
+	e.Booking.Slot = uint32(r.number(math.MaxUint32))
+	e.Booking.Generation = uint32(r.number(math.MaxUint32))
 	switch e.Kind {
 	case pool.Booked, pool.Moved:
 		e.To = r.address()
@@ -166,7 +170,7 @@ func (r *reader) address() (a netip.AddrPort) {
 	if r.err != nil {
 		return a
 	}
-	if n != 6 && n != 18 {
+	if n != 2 && n != 6 && n != 18 {
 		r.err = fmt.Errorf("%w: an address of %d bytes", errNoEvent, n)
 		return a
 	}

@@ -50,6 +50,27 @@ func TestEventsComeBackAsTheyWere(t *testing.T) {
 	}
 }
 
+// What is beyond a bound is told as the bound, and what has no address without one: neither ends the stream.
+func TestWhateverIsToldIsRead(t *testing.T) {
+	load := pool.Load{UncachedPrefill: 1 << 62, Cached: -1, Decode: pool.MaxTokens + 1}
+	for _, e := range []pool.Event{
+		{Kind: pool.Booked, Booking: pool.Booking{Slot: 1, Generation: 1}, To: v4, Load: load, Left: 100 * 365 * 24 * time.Hour},
+		{Kind: pool.Booked, Booking: pool.Booking{Slot: 1, Generation: 1}, To: v4, Load: load, Left: -1},
+		{Kind: pool.Moved, Booking: pool.Booking{Slot: 1, Generation: 1}, Load: load},
+		{Kind: pool.Brought, Tokens: 1 << 40, Chain: []uint64{1}},
+		{Kind: pool.Told, Booking: pool.Booking{Slot: 1, Generation: 1}, Tokens: 1 << 40},
+	} {
+		r := reader{from: bufio.NewReader(bytes.NewReader(appendEvent(nil, &e)))}
+		got, err := r.event()
+		if err != nil || got.Kind != e.Kind || got.To != e.To || got.Load.Decode > pool.MaxTokens || got.Left > leftMost {
+			t.Errorf("%+v is read as %+v, %v", e, got, err)
+		}
+		if _, err := r.event(); err != io.EOF {
+			t.Errorf("%+v: behind it stands more, %v", e, err)
+		}
+	}
+}
+
 func TestALongChainIsCut(t *testing.T) {
 	e := pool.Event{Kind: pool.Brought, To: v4, Tokens: 64, Chain: make([]uint64, chainMost+1)}
 	r := reader{from: bufio.NewReader(bytes.NewReader(appendEvent(nil, &e)))}

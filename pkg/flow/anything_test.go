@@ -1,0 +1,112 @@
+package flow
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/fairlead/fairlead/pkg/pool"
+)
+
+// Whatever comes, goes, drains and leaves: when nothing runs nobody waits, and nothing is left.
+func TestNobodyIsForgottenWhateverHappens(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		draw := func(what string, n int) int { return rapid.IntRange(0, n-1).Draw(rt, what) }
+		fairness := [...]func() Fairness{
+			func() Fairness { return NewGlobalStrict() }, func() Fairness { return NewRoundRobin() },
+			func() Fairness { return NewTokenDeficit() }, func() Fairness { return NewProgramAware() },
+		}[draw("fairness", 4)]
+		w := newWorld(t, choosy(func(s *Settings) {
+			s.Default.Fairness, s.DefaultNegative.Fairness = fairness(), fairness()
+			s.Weighted, s.LookAhead, s.MostPassed = draw("weighted", 2) == 1, draw("ahead", 5)*draw("ahead", 5), int32(1+draw("overtaken", 4))
+			s.Patience, s.MaxFlows = time.Duration(1+draw("patience", 3))*time.Second, 1000
+		}), 4)
+		var all []*request
+		which := func(of func(*request) bool) *request {
+			var some []*request
+			for _, r := range all {
+				if of(r) {
+					some = append(some, r)
+				}
+			}
+			if len(some) == 0 {
+				return nil
+			}
+			return some[draw("which", len(some))]
+		}
+		runs := func(r *request) bool { return r.runs }
+		open := func() bool { return len(w.p.Snapshot().Open) > 0 }
+		for range draw("steps", 80) {
+			switch draw("what", 10) {
+			case 0, 1, 2, 3:
+				all = append(all, w.come(bestAt(draw("best", 5)), tenantIs(fmt.Sprint("t", draw("tenant", 12))), priority(int32(draw("priority", 3)-1))))
+			case 4:
+				if r := which(runs); r != nil {
+					w.end(r)
+				}
+			case 5:
+				if r := which(runs); r != nil {
+					w.firstByte(r)
+				}
+			case 6:
+				if r := which(func(r *request) bool { return r.held }); r != nil {
+					w.cancel(r)
+				}
+			case 7:
+				w.pass(time.Duration(draw("ms", 1500)) * time.Millisecond)
+			case 8:
+				var m []pool.Endpoint
+				for i := range 4 {
+					if draw("leaves", 4) > 0 {
+						m = append(m, pool.Endpoint{Namespace: "ns", Name: fmt.Sprint("e", i), Draining: draw("drains", 3) == 0,
+							Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), 8000)})
+					}
+				}
+				w.p.Update(w.now, m)
+				w.dispatch()
+			case 9:
+				w.p.Decide(func(s *pool.Snapshot, b *pool.Books) {
+					if len(s.Members) > 0 {
+						b.Limit(s.Members[draw("at", len(s.Members))], int32(draw("limit", 3)), w.now+pool.Instant(draw("for", 2000))*pool.Instant(time.Millisecond))
+					}
+				})
+			}
+			for _, l := range w.c.lines {
+				for _, b := range l.bands {
+					owed, requests := 0, 0
+					for _, f := range b.waiting {
+						if f.due {
+							owed++
+						}
+						if requests += len(f.heap); !f.waits || len(f.heap) == 0 {
+							rt.Fatalf("flow %s stands among those that wait: %v, %d", f.ID, f.waits, len(f.heap))
+						}
+					}
+					if owed != b.owed || requests != b.requests {
+						rt.Fatalf("owed %d, counted %d; %d wait, counted %d", owed, b.owed, requests, b.requests)
+					}
+				}
+			}
+		}
+		if !open() {
+			w.members(4)
+		}
+		for n := 0; slices.ContainsFunc(all, runs); n++ {
+			w.end(which(runs))
+			if n > 1000 {
+				rt.Fatal("they run without end")
+			}
+		}
+		if n := w.c.Stats(w.now).Requests; n != 0 {
+			rt.Fatalf("nothing runs, and %d wait", n)
+		}
+		w.wantWaiting(0)
+		if s := w.c.Stats(w.now); s.Places != 0 || w.p.Open() != 0 {
+			rt.Fatalf("left are %d places and %d bookings", s.Places, w.p.Open())
+		}
+	})
+}
