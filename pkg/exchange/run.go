@@ -123,7 +123,11 @@ func (s *Scheduler) Pools() []*pool.Pool { return s.o.Pools }
 // Hear takes in what another replica tells of its bookings in one of the pools: m holds them, and plugins learn what prompts
 // engines were given. It returns how many events were of no use.
 func (s *Scheduler) Hear(now pool.Instant, p *pool.Pool, m *pool.Mirror, events []pool.Event) (useless int) {
+	before := p.Changes()
 	useless = p.Hear(now, m, events)
+	if p.Changes() != before { // where others book, nobody who waits has more room
+		defer s.poolChanged(now)
+	}
 	s = s.Current()
 	if i := slices.Index(s.o.Pools, p); i >= 0 {
 		members := p.Snapshot()
@@ -139,7 +143,6 @@ func (s *Scheduler) Hear(now pool.Instant, p *pool.Pool, m *pool.Mirror, events 
 			}
 		}
 	}
-	s.poolChanged(now)
 	return useless
 }
 

@@ -13,7 +13,7 @@ import (
 // An endpoint has no ceiling until it shows one: requests wait in its engine for WaitingFor, it sends requests back from its batch
 // for lack of memory (preemptions), or it answers that it has no room (429, 503). Then its ceiling is what it had less those that
 // wait or were sent back, but never less than Decrease of it, nor than Least. While
-// nothing waits and the ceiling is reached, it rises by a tenth with each sample; it is lifted when nothing waited for Forget, or
+// nothing waits and the ceiling is reached, or will be by the request at hand, it rises by a tenth with each sample; it is lifted when nothing waited for Forget, or
 // nobody could see so. What an engine cannot do is thus learned from itself and not configured, and an endpoint that is idle is never at its ceiling.
 //
 // If all candidates are at their ceilings, all are kept: whether to wait is for the queue to say, to whose load-detector an
@@ -149,7 +149,7 @@ func (f *Ceiling) reads(l *limit, s *pool.Sample) {
 	l.waits = 0
 	switch {
 	case l.ceiling == plugins.Unknown:
-	case l.has >= l.ceiling:
+	case l.has+1 >= l.ceiling: // a queue decides nobody while it is reached
 		l.ceiling += max(l.ceiling/10, 1)
 	case time.Duration(s.At-l.full) > f.Forget:
 		l.ceiling = plugins.Unknown

@@ -81,6 +81,41 @@ func TestCeilings(t *testing.T) {
 	}
 }
 
+// Behind a queue requests are decided when one has ended, so that each finds one less than the ceiling.
+func TestACeilingRisesBehindAQueue(t *testing.T) {
+	g, ceiling := crowd(t, 20)
+	sample := func(waiting int32) {
+		g.Now += pool.Instant(time.Second)
+		g.Pool.Observe(g.Now, g.Ref("a"), pool.Sample{At: g.Now, Waiting: waiting, PromptTokens: -1})
+	}
+	for range 3 {
+		sample(4)
+		ceiling()
+	}
+	if got := ceiling(); got != 16 {
+		t.Fatalf("the ceiling is %d, want 16", got)
+	}
+	g.Pool.Expire(2e12) // all ended
+	book := func(n int32) {
+		g.Pool.Decide(func(s *pool.Snapshot, books *pool.Books) {
+			for books.Requests[0] < n {
+				books.Book(s.Slots[0].Ref, pool.Load{}, 1e13)
+			}
+		})
+	}
+	for _, want := range []int32{17, 18, 19} {
+		book(want - 2)
+		sample(0)
+		if got := ceiling(); got != want {
+			t.Errorf("the ceiling is %d, want %d", got, want)
+		}
+	}
+	sample(0)
+	if got := ceiling(); got != 19 {
+		t.Errorf("the ceiling is %d though it is not reached, want 19", got)
+	}
+}
+
 // An answer that there is no room lowers the ceiling at once; an endpoint that has nothing to do any more takes part at once,
 // and the ceiling is forgotten.
 func TestNoRoomIsNoMarkThatStays(t *testing.T) {

@@ -107,12 +107,18 @@ func (p *Pool) Hear(now Instant, m *Mirror, events []Event) (useless int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.books.At(now)
+	room := false
 	for k := range events {
-		if !p.books.hear(m, &events[k]) {
+		v, open := &events[k], m.open
+		if !p.books.hear(m, v) {
 			useless++
+			continue
 		}
+		room = room || v.Kind != Brought && m.open <= open // not where it is a booking more
 	}
-	p.changed()
+	if room {
+		p.changed()
+	}
 	return useless
 }
 
