@@ -67,15 +67,23 @@ func (f *Flow) may(changes uint64) bool { return f.parked == 0 || f.parked != ch
 // park keeps the flow from being asked before something changes.
 func (f *Flow) park(changes uint64) { f.parked = changes + 1 }
 
-// entered puts f among those that wait.
+// entered puts f among those that wait, since somebody has come.
 func (b *Band) entered(f *Flow, now pool.Instant) {
+	if b.stands(f) {
+		b.Fairness.Came(f, now)
+	}
+}
+
+// stands puts f among those that wait, and reports whether it was not there. One whose only request comes back from a decision
+// has waited all the time.
+func (b *Band) stands(f *Flow) (anew bool) {
 	if f.waits {
-		return
+		return false
 	}
 	i, _ := slices.BinarySearchFunc(b.waiting, f.ID, byID)
 	b.waiting = slices.Insert(b.waiting, i, f)
 	f.waits, f.parked, f.seeks = true, 0, search{}
-	b.Fairness.Came(f, now)
+	return true
 }
 
 // emptiedAt takes f out of those that wait.

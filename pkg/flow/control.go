@@ -451,7 +451,7 @@ func (c *Control) bar(now pool.Instant, l *line, r *plugins.Request, it *item, p
 	}
 	it.state = stateWaits
 	it.flow.push(it)
-	it.band.entered(it.flow, now)
+	it.band.stands(it.flow)
 	it.band.owes(it.flow, true)
 	it.flow.seeks = search{}
 	if parked {

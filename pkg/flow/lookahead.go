@@ -181,7 +181,7 @@ func (c *Control) passOver(now pool.Instant, o *rules, l *line, it *item, choice
 	it.state, it.choice = stateWaits, choice+1
 	it.r.Stay.Why = whyChoice
 	f.push(it)
-	it.band.entered(f, now)
+	it.band.stands(f)
 	f.seeks = search{passed: s.passed + 1, key: it.key, seq: it.seq}
 	l.trials.vain(changes)
 	if f.next(o, now, l.spare.is, l.trials.left(changes, inVain)) != nil {

@@ -155,3 +155,17 @@ func TestWhoWaitsForItsChoiceIsAskedAfterAReload(t *testing.T) {
 		})
 	}
 }
+
+// A tenant of one request keeps its credit while that is decided in vain.
+func TestADecisionInVainCostsNoCredit(t *testing.T) {
+	w := newWorld(t, choosy(func(s *Settings) { s.Default.Fairness = NewTokenDeficit() }), 3)
+	w.come(bestAt(1))
+	busy := w.come(bestAt(2))
+	x := w.come(bestAt(1), tenantIs("a"))
+	credit := func() int64 { return w.c.lines[0].bands[0].flows["a"].deficit }
+	was := credit()
+	w.end(busy)
+	if x.decided < 2 || was <= 0 || credit() != was {
+		t.Errorf("after %d decisions the credit is %d, want %d", x.decided, credit(), was)
+	}
+}

@@ -34,11 +34,21 @@ func TestChangesRiseWithWhatMayHaveMadeRoom(t *testing.T) {
 		{"an end", func() { p.End(3, b) }, true, false},
 		{"a deadline", func() { book(); p.Expire(60) }, true, false},
 		{"no deadline", func() { p.Expire(61) }, false, false},
-		{"what another picker books", func() { p.Hear(61, &m, []pool.Event{{Kind: pool.Booked, Booking: pool.Booking{Slot: 1, Generation: 1}}, {Kind: pool.Brought}}) }, false, false},
-		{"it books again, its end unheard", func() { p.Hear(61, &m, []pool.Event{{Kind: pool.Booked, Booking: pool.Booking{Slot: 1, Generation: 2}}}) }, true, false},
-		{"an end of none of its bookings", func() { p.Hear(61, &m, []pool.Event{{Kind: pool.Ended, Booking: pool.Booking{Slot: 1, Generation: 1}}}) }, false, false},
-		{"its first byte", func() { p.Hear(61, &m, []pool.Event{{Kind: pool.Begun, Booking: pool.Booking{Slot: 1, Generation: 2}}}) }, true, false},
-		{"its end", func() { p.Hear(61, &m, []pool.Event{{Kind: pool.Ended, Booking: pool.Booking{Slot: 1, Generation: 2}}}) }, true, false},
+		{"what another picker books", func() {
+			p.Hear(61, &m, []pool.Event{{Kind: pool.Booked, Booking: pool.Booking{Slot: 1, Generation: 1}}, {Kind: pool.Brought}})
+		}, false, false},
+		{"it books again, its end unheard", func() {
+			p.Hear(61, &m, []pool.Event{{Kind: pool.Booked, Booking: pool.Booking{Slot: 1, Generation: 2}}})
+		}, true, false},
+		{"an end of none of its bookings", func() {
+			p.Hear(61, &m, []pool.Event{{Kind: pool.Ended, Booking: pool.Booking{Slot: 1, Generation: 1}}})
+		}, false, false},
+		{"its first byte", func() {
+			p.Hear(61, &m, []pool.Event{{Kind: pool.Begun, Booking: pool.Booking{Slot: 1, Generation: 2}}})
+		}, true, false},
+		{"its end", func() {
+			p.Hear(61, &m, []pool.Event{{Kind: pool.Ended, Booking: pool.Booking{Slot: 1, Generation: 2}}})
+		}, true, false},
 		{"another picker that has gone", func() { p.Forget(61, &m) }, true, true},
 		{"a sample", func() { p.Observe(62, at, pool.NoSample()) }, true, true},
 		{"a membership", func() { p.Update(63, nil) }, true, true},
