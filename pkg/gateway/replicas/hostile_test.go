@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -263,5 +264,47 @@ func TestNoRequestEndsAStream(t *testing.T) {
 		if n := b.times(reason.ReplicaLost); n != 0 {
 			t.Errorf("the stream was lost %d times", n)
 		}
+	})
+}
+
+// A replica with two addresses is heard at one of them, and at the other as soon as the first has gone.
+func TestTheOtherAddressOfAReplicaIsHeardInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{hosts: map[netip.Addr]chan net.Conn{}}
+		gone := [2]chan struct{}{make(chan struct{}), make(chan struct{})}
+		var heard [2]atomic.Int32 // streams that were told a booking and stay
+		for i := range gone {
+			h, _ := n.stranger(byte(8+i), func(c net.Conn) {
+				e := pool.Event{Kind: pool.Booked, Booking: pool.Booking{Slot: 1, Generation: 1}, To: netip.MustParseAddrPort("192.0.2.1:8000"), Left: time.Hour}
+				heard[i].Add(1)
+				defer heard[i].Add(-1)
+				for text := begun + string(appendEvent(nil, &e)); ; text = "\x00" {
+					if _, err := fmt.Fprint(c, text); err != nil {
+						return
+					}
+					select {
+					case <-gone[i]:
+						return
+					case <-time.After(quiet):
+					}
+				}
+			})
+			defer h.Close()
+		}
+		a := n.start(t, 1)
+		defer func() { a.stop(); <-time.After(2 * quiet) }() // until strangers have seen that nobody reads
+		<-time.After(2 * time.Second)
+		synctest.Wait()
+		expect(t, "of two addresses", a, 1, 1)
+		first := 0
+		if heard[1].Load() > 0 {
+			first = 1
+		}
+		n.mu.Lock()
+		delete(n.hosts, netip.AddrFrom4([4]byte{10, 0, 0, byte(8 + first)}))
+		n.mu.Unlock()
+		close(gone[first])
+		settle()
+		expect(t, "of the one that is left", a, 1, 1)
 	})
 }

@@ -30,10 +30,11 @@ const (
 )
 
 // MaxReplicas bounds how many names there may be, and how many addresses are followed, of all names together; further ones are
-// refused. idMost bounds the length of what a replica calls itself.
+// refused. idMost bounds the length of what a replica calls itself, headerMost that of an answer's headers.
 const (
 	MaxReplicas = 64
 	idMost      = 64
+	headerMost  = 16 << 10
 )
 
 // ListenerOptions say whom a Listener hears.
@@ -56,6 +57,7 @@ type Listener struct {
 
 	mu    sync.Mutex
 	heard map[stream]netip.AddrPort // where each stream comes from
+	ends  chan struct{}             // closed, and another one made, when a stream ends
 }
 
 // stream is what one replica tells of one pool.
@@ -81,7 +83,7 @@ func NewListener(o ListenerOptions) *Listener {
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{Timeout: patience}).DialContext
 	}
-	return &Listener{ListenerOptions: o, heard: map[stream]netip.AddrPort{}}
+	return &Listener{ListenerOptions: o, heard: map[stream]netip.AddrPort{}, ends: make(chan struct{})}
 }
 
 // Heard returns how many streams are heard at present.
@@ -178,7 +180,7 @@ var (
 
 // follow hears one source until ctx ends.
 func (l *Listener) follow(ctx context.Context, s source) {
-	transport := &http.Transport{DialContext: l.Dial, TLSClientConfig: l.TLS, ResponseHeaderTimeout: patience, DisableCompression: true, MaxConnsPerHost: 1}
+	transport := &http.Transport{DialContext: l.Dial, TLSClientConfig: l.TLS, ResponseHeaderTimeout: patience, DisableCompression: true, MaxConnsPerHost: 1, MaxResponseHeaderBytes: headerMost}
 	if l.TLS != nil {
 		transport.TLSClientConfig = l.TLS.Clone()
 		transport.TLSClientConfig.ServerName, _, _ = net.SplitHostPort(s.name)
@@ -186,14 +188,17 @@ func (l *Listener) follow(ctx context.Context, s source) {
 	defer transport.CloseIdleConnections()
 	wait := retry
 	for ctx.Err() == nil {
-		began := l.Clock()
+		began, ends := l.Clock(), l.nextEnd()
 		heard, err := l.hear(ctx, transport, s)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case errors.Is(err, errSelf) || errors.Is(err, errKnown):
-			wait = recheck
+		case errors.Is(err, errSelf):
+			wait, ends = recheck, nil
+		case errors.Is(err, errKnown):
+			wait = recheck // unless that may be the one that has ended
 		case heard:
+			ends = nil
 			l.Sink.Note(reason.ReplicaLost, fmt.Sprintf("%s, pool %s: %v", s.at, s.pool.Name, err))
 			if time.Duration(l.Clock()-began) > retryMost {
 				wait = retry
@@ -201,6 +206,7 @@ func (l *Listener) follow(ctx context.Context, s source) {
 			}
 			wait = min(2*wait, retryMost) // one that always ends soon is not asked for all that is open ten times a second
 		default:
+			ends = nil
 			l.Sink.Note(reason.ReplicaRefused, fmt.Sprintf("%s, pool %s: %v", s.at, s.pool.Name, err))
 			wait = min(2*wait, retryMost)
 		}
@@ -209,6 +215,7 @@ func (l *Listener) follow(ctx context.Context, s source) {
 		select {
 		case <-ctx.Done():
 		case <-later.C:
+		case <-ends:
 		}
 		later.Stop()
 	}
@@ -275,6 +282,15 @@ func (l *Listener) leave(s stream) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.heard, s)
+	close(l.ends)
+	l.ends = make(chan struct{})
+}
+
+// nextEnd is closed when a stream ends.
+func (l *Listener) nextEnd() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ends
 }
 
 // together bounds how many events are taken in at once.
