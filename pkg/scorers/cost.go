@@ -88,15 +88,15 @@ const (
 // wait is what it costs to wait so many milliseconds for the first token.
 func wait(ms float64) float64 {
 	upTo := min(ms, waitMost)
-	return ms + float64(upTo*upTo/waitRises) + float64(2*waitMost/waitRises*(ms-upTo))
+	return ms + float64(upTo*upTo*(1/waitRises)) + float64(2*waitMost/waitRises*(ms-upTo))
 }
 
 // marginalWait is what one millisecond more costs others who wait so many: the derivative of wait up to othersMost.
-func marginalWait(ms float64) float64 { return 1 + 2*min(ms, othersMost)/waitRises }
+func marginalWait(ms float64) float64 { return 1 + float64(min(ms, othersMost)*(2/waitRises)) }
 
 // gap is what it costs if a token comes so many milliseconds after the one before: the integral of what each of them does.
 func gap(ms float64) float64 {
-	x := min(ms/gapTarget, 1)
+	x := min(ms*(1/gapTarget), 1)
 	square := float64(x * x)
 	return float64(gapLeast*ms) + float64(gapMost*(float64(gapTarget/5*float64(square*square)*x)+max(ms-gapTarget, 0)))
 }
