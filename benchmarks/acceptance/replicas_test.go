@@ -11,9 +11,9 @@ import (
 	"github.com/fairlead/fairlead/benchmarks/acceptance"
 )
 
-// Four schedulers that tell each other what they book, which takes two milliseconds to arrive, and that know of the engines what was
-// true five seconds ago, do nearly as well as one that decides alone and sees the engines as they are. What they do where they cannot
-// hear each other is told beside it.
+// Four schedulers that tell each other what they book, which takes a millisecond to arrive (over a connection half of it arrives within
+// 0.2 ms and 99 % within 1.4 ms), and that know of the engines what was true five seconds ago, do nearly as well as one that decides
+// alone and sees the engines as they are. What they do where they cannot hear each other is told beside it.
 func TestReplicas(t *testing.T) {
 	worst := 0.0
 	var figures []string
@@ -28,7 +28,7 @@ func TestReplicas(t *testing.T) {
 			return acceptance.Mean(acceptance.Of(p.Figures(), acceptance.TailTTFT))
 		}
 		alone := tail(0, "default")
-		told, silent := tail(5*time.Second, "replicas=4@2ms:default"), tail(5*time.Second, "replicas=4:default")
+		told, silent := tail(5*time.Second, "replicas=4@1ms:default"), tail(5*time.Second, "replicas=4:default")
 		worst = max(worst, told/alone)
 		short, _, _ := strings.Cut(s.Name, "-")
 		figures = append(figures, fmt.Sprintf("%s %.2fx (%.3f s, alone %.3f s; silent %.1fx)", short, told/alone, told, alone, silent/alone))
