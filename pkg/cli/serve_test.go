@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,13 +36,19 @@ type served struct {
 	admin string
 }
 
-// freePorts returns ports that nobody has.
+// tried counts the ports that were looked at.
+var tried atomic.Int64
+
+// freePorts returns ports that nobody has, and that no outgoing connection gets: those are above 32,767.
 func freePorts(t *testing.T, n int) (ports []int) {
 	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for len(ports) < n {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20_000+(os.Getpid()*97+int(tried.Add(1)))%10_000))
 		if err != nil {
-			t.Fatal(err)
+			if tried.Load() > 10_000 {
+				t.Fatal(err)
+			}
+			continue // somebody else has it
 		}
 		defer l.Close() // when all have one, so that none gets the same
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
