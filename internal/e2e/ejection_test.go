@@ -20,7 +20,8 @@ type served struct {
 	ill bool
 }
 
-// traffic sends 40 streams of 8 tokens a second until stop, and keeps where each went. A request that failed went to the pod that is
+// traffic sends 40 streams of 8 tokens a second until stop, with prompts that keep half of the pods busy, so that a pod which comes
+// back is needed, and keeps where each went. A request that failed went to the pod that is
 // ill: all others are well.
 type traffic struct {
 	w    *world
@@ -41,7 +42,7 @@ func (f *traffic) start() {
 			<-due.C
 			f.all.Go(func() {
 				sent := time.Now()
-				r := f.w.do(call{body: chat(i, 1000, `,"stream":true,"max_tokens":8`)})
+				r := f.w.do(call{body: chat(i, 6000, `,"stream":true,"max_tokens":8`)})
 				f.mu.Lock()
 				f.went = append(f.went, served{sent, r.err != nil || r.status != 200 || r.header.Get("X-Sim-Engine") == fmt.Sprint(illPod)})
 				f.mu.Unlock()
