@@ -73,7 +73,7 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 		debug.SetGCPercent(300)
 	}
 	epoch := time.Now()
-	clk := clock.Start(epoch)
+	clk := clock.StartFast(epoch, f.clockSpeed)
 	r := &reloader{entries: entries, f: f, log: log, clock: clk}
 	file, built, err := r.first(say)
 	if err != nil {
@@ -112,12 +112,13 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 	r.scheduler = scheduler
 	start(func(ctx context.Context) { clk.Drive(ctx, current) })
 
+	observe := func(d time.Duration) { metrics.ObserveDecision(clk.Wall(d)) }
 	picker := extproc.New(extproc.Options{
 		Scheduler: current, Clock: clk.Now, Sink: metrics, Log: log,
-		Received: func(k extproc.Kind) { metrics.Received(k.String()) }, Observe: metrics.ObserveDecision,
+		Received: func(k extproc.Kind) { metrics.Received(k.String()) }, Observe: observe,
 		MaxStreams: uint32(min(f.maxStreams, math.MaxUint32)), MaxMessage: f.receiveBytesMax, MaxAnswer: f.sendBytesMax,
 	})
-	proxied := proxy.New(proxy.Options{Scheduler: current, Clock: clk, Sink: metrics, Log: log, Observe: metrics.ObserveDecision})
+	proxied := proxy.New(proxy.Options{Scheduler: current, Clock: clk, Sink: metrics, Log: log, Observe: observe})
 	defer proxied.Close()
 	told := replicas.Self{ID: strconv.FormatUint(randomSeed(), 36), Scheduler: current, Clock: clk.Now, Sink: metrics}
 	var listener *replicas.Listener

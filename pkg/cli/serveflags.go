@@ -60,6 +60,7 @@ type serveFlags struct {
 
 	drain      time.Duration
 	allowEmpty bool
+	clockSpeed float64
 	seed       uint64
 	logLevel   string
 	logFormat  string
@@ -131,6 +132,7 @@ func (f *serveFlags) register(c *cobra.Command, mode string) {
 	fs.DurationVar(&f.pool.StaleAfter, "metrics-staleness-threshold", pool.DefaultStaleAfter, "age beyond which an endpoint's last sample counts as unknown")
 	fs.DurationVar(&f.drain, "drain-timeout", 30*time.Second, "time that running exchanges get to end after SIGTERM")
 	fs.BoolVar(&f.allowEmpty, "ready-without-endpoints", false, "report ready while a pool has no endpoint")
+	fs.Float64Var(&f.clockSpeed, "clock-speed", 1, "seconds that pass for the scheduler per second of the wall: the --speed of simulated engines, 1 for real ones")
 	fs.Uint64Var(&f.seed, "seed", 0, "seed of decisions, for reproducible runs; 0 draws one")
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&f.logFormat, "log-format", "text", "text or json")
@@ -194,6 +196,8 @@ func (f *serveFlags) check(given func(flag string) bool) error {
 		return fmt.Errorf("--max-header-bytes is %d; at most %d", f.exchange.MaxHeaderBytes, headerBytesMax)
 	case f.maxStreams > math.MaxInt32:
 		return fmt.Errorf("--max-concurrent-streams is %d; at most %d", f.maxStreams, math.MaxInt32)
+	case !(f.clockSpeed >= 0.01 && f.clockSpeed <= 100):
+		return fmt.Errorf("--clock-speed is %g; 0.01 to 100", f.clockSpeed)
 	case f.drain < 0:
 		return fmt.Errorf("--drain-timeout is %v; 0 or more", f.drain)
 	}

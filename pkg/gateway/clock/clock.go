@@ -16,6 +16,7 @@ import (
 type Clock struct {
 	base   time.Time     // with a monotonic reading
 	offset time.Duration // of base from the epoch
+	speed  float64       // seconds of this clock per second of the wall
 
 	asked atomic.Int64 // the earliest instant that At named and Drive has not looked at; 0 for none
 	poke  chan struct{}
@@ -26,11 +27,33 @@ var _ exchange.Alarm = (*Clock)(nil)
 // Start returns a clock whose Instant 0 is the wall time epoch, commonly time.Now().
 func Start(epoch time.Time) *Clock {
 	base := time.Now()
-	return &Clock{base: base, offset: base.Sub(epoch), poke: make(chan struct{}, 1)}
+	return &Clock{base: base, offset: base.Sub(epoch), speed: 1, poke: make(chan struct{}, 1)}
+}
+
+// StartFast returns a clock that runs so many times as fast as the wall from now on: that of engines which are simulated faster than
+// real time. What waits for an instant waits for a speed-th of the time.
+func StartFast(epoch time.Time, speed float64) *Clock {
+	c := Start(epoch)
+	c.speed = speed
+	return c
 }
 
 // Now returns the time since the epoch.
-func (c *Clock) Now() pool.Instant { return pool.Instant(c.offset + time.Since(c.base)) }
+func (c *Clock) Now() pool.Instant {
+	elapsed := time.Since(c.base)
+	if c.speed != 1 {
+		elapsed = time.Duration(float64(elapsed) * c.speed)
+	}
+	return pool.Instant(c.offset + elapsed)
+}
+
+// Wall returns how long a span of this clock takes on the wall.
+func (c *Clock) Wall(d time.Duration) time.Duration {
+	if c.speed != 1 {
+		return time.Duration(float64(d) / c.speed)
+	}
+	return d
+}
 
 // At has Drive call Tick at this instant, if nothing earlier makes it; one in the past means at once. It never blocks, and without Drive it is
 // remembered until Drive begins.
@@ -95,6 +118,6 @@ func (c *Clock) tick(running []*exchange.Scheduler) pool.Instant {
 func (c *Clock) arm(timer *time.Timer, at pool.Instant) {
 	timer.Stop()
 	if at != 0 {
-		timer.Reset(max(time.Duration(at-c.Now()), 0))
+		timer.Reset(max(c.Wall(time.Duration(at-c.Now())), 0))
 	}
 }

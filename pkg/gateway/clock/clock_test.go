@@ -100,6 +100,25 @@ func TestNowCountsFromTheEpoch(t *testing.T) {
 	})
 }
 
+func TestAFastClockCallsSooner(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, often := clock.StartFast(time.Now().Add(-time.Minute), 8), &ticker{every: 8 * time.Second}
+		s := scheduler(t, c, often)
+		go c.Drive(t.Context(), func() *exchange.Scheduler { return s })
+		time.Sleep(3500 * time.Millisecond)
+		synctest.Wait()
+		if want := []time.Duration{60 * time.Second, 68 * time.Second, 76 * time.Second, 84 * time.Second}; !slices.Equal(often.at, want) {
+			t.Errorf("called at %v, want %v", often.at, want)
+		}
+		if got := time.Duration(c.Now()); got != 88*time.Second {
+			t.Errorf("%v after a minute and 3.5 s of eight, want 88 s", got)
+		}
+		if got := c.Wall(8 * time.Second); got != time.Second {
+			t.Errorf("8 s take %v on the wall, want one", got)
+		}
+	})
+}
+
 func TestTickersAreCalledWhenTheyAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
