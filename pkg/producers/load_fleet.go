@@ -43,6 +43,10 @@ const (
 	// milliseconds of prompts, and as many of steps.
 	drawMS = 100.0
 
+	// What an engine has shown is held to be chance up to so many times what observations scatter: of engines that are alike one in
+	// twenty shows more (chi-squared with two degrees of freedom).
+	chance = 6.0
+
 	// How many times dearer or cheaper than that an engine may be, and than what is believed an observation.
 	mostApart = 10.0
 	mostOnce  = 3.0
@@ -72,8 +76,9 @@ type ratios struct{ prefill, step float64 }
 //	took = prefill · milliseconds of prompts + step · milliseconds of steps
 //
 // by the prior, each observation weighed by one over its length, so that sums are milliseconds. Both are learned at once: where
-// prompts take half of the time, what is held to be too much of the one is too little of the other.
-type learned struct{ pp, ps, ss, pt, st float64 }
+// prompts take half of the time, what is held to be too much of the one is too little of the other. The last two, the squares of what
+// was observed and its weight, tell how far observations scatter.
+type learned struct{ pp, ps, ss, pt, st, tt, weight float64 }
 
 func (l *learned) add(prompts, steps, took, weight float64) {
 	if prompts+steps <= 0 {
@@ -85,6 +90,8 @@ func (l *learned) add(prompts, steps, took, weight float64) {
 	l.ss += float64(k * steps * steps)
 	l.pt += float64(k * prompts * took)
 	l.st += float64(k * steps * took)
+	l.tt += float64(k * took * took)
+	l.weight += weight
 }
 
 func (l *learned) fade(by float64) {
@@ -93,6 +100,8 @@ func (l *learned) fade(by float64) {
 	l.ss *= by
 	l.pt *= by
 	l.st *= by
+	l.tt *= by
+	l.weight *= by
 }
 
 // ratios solves the equations, drawn to what is known from elsewhere.
@@ -107,6 +116,16 @@ func (l *learned) ratios(elsewhere ratios) ratios {
 		prefill: near((float64(pt*ss)-float64(st*l.ps))/det, elsewhere.prefill),
 		step:    near((float64(st*pp)-float64(pt*l.ps))/det, elsewhere.step),
 	}
+}
+
+// square is what the time that so much dearer prompts and steps take adds to squares, over the length of all observations.
+func (l *learned) square(r ratios) float64 {
+	return float64(r.prefill*r.prefill*l.pp) + float64(2*r.prefill*r.step*l.ps) + float64(r.step*r.step*l.ss)
+}
+
+// scatter is the sum of the squares of what was observed less what these ratios say, each over its length.
+func (l *learned) scatter(r ratios) float64 {
+	return max(l.tt-2*(float64(r.prefill*l.pt)+float64(r.step*l.st))+l.square(r), 0)
 }
 
 // ratio solves them as if prompts and steps were dearer alike.
@@ -135,6 +154,17 @@ func priorOf(class plugins.CapacityClass) costs {
 type classLoad struct {
 	name string
 	learned
+
+	// How far observations are from what their own engines were seen to take, and of how many, as of the last tick.
+	scattered evidence
+}
+
+// scatter is the variance of an observation of one millisecond, in milliseconds.
+func (c *classLoad) scatter() float64 {
+	if c.scattered.expected <= 0 {
+		return 0
+	}
+	return c.scattered.observed / c.scattered.expected
 }
 
 // engineLoad is what is known of one engine.
@@ -223,13 +253,37 @@ func (f *fleetLoad) reused() float64 {
 	return f.reuse.observed / f.reuse.expected
 }
 
-// ratios are how much dearer than its prior an engine is. Where nothing tells of prompts, those are as dear as steps are.
+// ratios are how much dearer than its prior an engine is. Where nothing tells of prompts, those are as dear as steps are. Engines of a
+// class are taken to be alike until one shows more than chance does, and to differ by that.
 func (f *fleetLoad) ratios(e *engineLoad) ratios {
 	if f.first.headers && !e.counts.byEngine() {
 		r := e.ratio(f.classes[e.class].ratio(f.all.ratio(1)))
 		return ratios{r, r}
 	}
-	return e.ratios(f.classes[e.class].ratios(f.all.ratios(ratios{1, 1})))
+	class := f.ofClass(e)
+	own := e.ratios(class)
+	apart := ratios{own.prefill - class.prefill, own.step - class.step}
+	shown, byChance := e.square(apart), chance*f.classes[e.class].scatter()
+	if shown <= byChance {
+		return class
+	}
+	kept := 1 - byChance/shown
+	return ratios{class.prefill + float64(kept*apart.prefill), class.step + float64(kept*apart.step)}
+}
+
+func (f *fleetLoad) ofClass(e *engineLoad) ratios {
+	return f.classes[e.class].ratios(f.all.ratios(ratios{1, 1}))
+}
+
+// scatter finds out how far observations of each class scatter.
+func (f *fleetLoad) scatter(members []pool.ID) {
+	for i := range f.classes {
+		f.classes[i].scattered = evidence{}
+	}
+	for _, id := range members {
+		e := &f.engines[id]
+		f.classes[e.class].scattered.add(e.scatter(e.ratios(f.ofClass(e))), e.weight)
+	}
 }
 
 // degree says where what is believed of an engine comes from.
@@ -430,6 +484,7 @@ func (f *fleetLoad) tick(c *plugins.Cycle, books *pool.Books) {
 		f.classes[i].fade(kept(classForget))
 	}
 	f.all.fade(kept(poolForget))
+	f.scatter(c.Snapshot.Members)
 	f.first.fade(kept(classForget))
 	f.judgeFirstBytes(c, books)
 	f.others.answers.fade(kept(classForget))

@@ -16,8 +16,8 @@ import (
 //     them, and the prompts that were computed meanwhile.
 //
 // Both are ratios to the class's prior. What few answers of one engine have shown is drawn to what its class shows, and that to
-// the pool: a new pod begins with what its like have shown. An engine that is slower than its like is known within some ten
-// answers, and forgotten when it has had none for a minute.
+// the pool: a new pod begins with what its like have shown. Engines of a class are alike until one shows more than chance does: one that
+// is slower is known within some ten answers, and forgotten when it has had none for a minute.
 //
 // Where own requests show less than half of what an engine counts of first tokens, or of gaps between tokens, its own histograms
 // are learned from in their place: where answers come at once, where headers come before first tokens, and where others send most
