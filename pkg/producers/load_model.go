@@ -23,8 +23,8 @@ import (
 // are learned from in their place: where answers come at once, where headers come before first tokens, and where others send most
 // requests.
 //
-// The own books are the load, and telemetry adds what they cannot know: requests that others sent. A sample that is missing or
-// stale changes nothing.
+// The own books are the load, and telemetry adds what they cannot know: requests that others sent, and how much of its memory an
+// engine uses. A sample that is missing or stale changes nothing, but that the use of memory that it told is gone by for a minute.
 type LoadModel struct {
 	pools []*fleetLoad // by the pool's place in the configuration; each is guarded by its pool's lock
 
@@ -119,6 +119,10 @@ func (f *fleetLoad) isLong(c *plugins.Cycle, l *LoadModel, loads []plugins.Engin
 	return plugins.LongPrompt(least, f.meanPrefill())
 }
 
+// usageLasts is for how long the last reading of an engine's memory is gone by where none is fresh. What came and went since, the books
+// know; what of it prompts share, they do not.
+const usageLasts = pool.Instant(time.Minute)
+
 // describe says what is believed of one engine.
 func (f *fleetLoad) describe(out *plugins.EngineLoad, id pool.ID, now pool.Instant, books *pool.Books, waiting int32, usage float64) {
 	e := &f.engines[id]
@@ -140,6 +144,12 @@ func (f *fleetLoad) describe(out *plugins.EngineLoad, id pool.ID, now pool.Insta
 	}
 	if s := &books.Samples[id]; s.Blocks > 0 && s.BlockTokens > 0 {
 		out.CapacityTokens = float64(s.Blocks) * float64(s.BlockTokens)
+		if usage == plugins.Unknown && s.At > 0 && now-s.At <= usageLasts {
+			usage, waiting = s.KVUsage, s.Waiting
+			if own > 0 {
+				size = (context + decode) / own
+			}
+		}
 		if usage != plugins.Unknown {
 			// What waits for its memory has its answer and what of its prompt is not found there before it.
 			unmet := float64(max(waiting, 0)) * size * (1 - f.reused())

@@ -203,10 +203,56 @@ func TestWhatPromptsShareStandsInTheCacheOnce(t *testing.T) {
 		g.Send(body(1000)).Answer("a")
 	}
 	g.Load = pool.Load{}
-	g.Now += 60_000 * ms
+	g.Now += 70_000 * ms
 	loads, _ := believed(t, g.Send(body(1000)))
 	if got := loads[0].PromisedTokens; got < 1000 || got > 4000 {
 		t.Errorf("%.0f tokens are promised, want about 2000", got)
+	}
+}
+
+// A reading of the memory that has grown old is gone by with what came and went since: ten requests hold 12,000 tokens, of which the
+// books take most to be shared. A minute later the books alone count.
+func TestAnOldReadingOfTheMemoryHolds(t *testing.T) {
+	tests := []struct {
+		name    string
+		age     pool.Instant
+		waiting int32
+		ended   int
+		want    float64
+	}{
+		{"fresh", 1_000 * ms, 0, 0, 14_500},
+		{"old", 10_000 * ms, 0, 0, 14_500},
+		{"old, and one waited for memory", 10_000 * ms, 1, 0, 14_610},
+		{"old, and three ended since", 10_000 * ms, 0, 3, 13_900},
+		{"too old", 61_000 * ms, 0, 0, 4_000},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := loadRig(t, "a")
+			g.Load = pool.Load{Cached: 900, UncachedPrefill: 100, Decode: 100}
+			var open []*pluginstest.Sent
+			for range 10 {
+				s := g.Send(body(1000))
+				s.Answer("a")
+				open = append(open, s)
+			}
+			g.Now += ms
+			sample(g, tt.waiting, 10, 0.75)
+			g.Now += ms
+			// Ten more since.
+			for range 10 {
+				g.Send(body(1000)).Answer("a")
+			}
+			g.Now += tt.age
+			for _, s := range open[:tt.ended] {
+				s.End(0)
+			}
+			g.Load = pool.Load{}
+			loads, _ := believed(t, g.Send(body(1000)))
+			if got := loads[0].PromisedTokens; !near(got, tt.want, 0.001) {
+				t.Errorf("%.0f tokens are promised, want %.0f", got, tt.want)
+			}
+		})
 	}
 }
 
