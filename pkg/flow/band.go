@@ -25,6 +25,7 @@ type Band struct {
 	since    pool.Instant // when the last one went or came
 	first    *item        // of all that wait, in the order in which they came
 	last     *item
+	timely   *item // the first of them that has not yielded
 
 	asked   bool    // weighted bands: it is not to be asked in this round any more
 	shut    bool    // the last time that it was asked for: it had somebody, and the pool no room for it
@@ -162,6 +163,9 @@ func (b *Band) append(it *item) {
 		b.first = it
 	}
 	b.last = it
+	if b.timely == nil {
+		b.timely = it
+	}
 	b.requests++
 	b.bytes += it.bytes
 	it.flow.bytes += it.bytes
@@ -169,6 +173,9 @@ func (b *Band) append(it *item) {
 
 // remove takes it out of them.
 func (b *Band) remove(it *item) {
+	if b.timely == it {
+		b.timely = it.next
+	}
 	if it.prev != nil {
 		it.prev.next = it.next
 	} else {
@@ -185,6 +192,25 @@ func (b *Band) remove(it *item) {
 	it.flow.bytes -= it.bytes
 }
 
+// yield has those that have waited for too long go behind all others of their flow. They stand at the front of those that wait,
+// since all of a band yield after the same time.
+func (b *Band) yield(now pool.Instant) {
+	if b.YieldAfter <= 0 {
+		return
+	}
+	for it := b.timely; it != nil && time.Duration(now-it.at) >= b.YieldAfter; it = b.timely {
+		b.timely = it.next
+		if it.state != stateWaits {
+			it.yields = true // its turn has come; it may come back
+			continue
+		}
+		it.flow.drop(it)
+		it.yields = true
+		it.flow.push(it)
+		it.flow.seeks = search{}
+	}
+}
+
 // state says where a request stands.
 type state uint8
 
@@ -196,8 +222,24 @@ const (
 	stateRuns // it was booked: its answer is charged to its flow
 )
 
+// turn is where a request stands in its flow.
+type turn struct {
+	yields bool // it goes behind all that do not
+	key    pool.Instant
+	seq    uint64
+}
+
+// before reports whether it goes before o.
+func (t *turn) before(o *turn) bool {
+	if t.yields != o.yields {
+		return o.yields
+	}
+	return t.key < o.key || t.key == o.key && t.seq < o.seq
+}
+
 // item is the place of one request.
 type item struct {
+	turn
 	r    *plugins.Request
 	line *line
 	band *Band
@@ -207,22 +249,16 @@ type item struct {
 	empty    bool // of stateOver: the pool had no endpoint
 	late     bool // of stateOver: its own deadline has passed
 	at       pool.Instant
-	key      pool.Instant
 	deadline pool.Instant // its own, from its headers; 0 for none
-	seq      uint64
 	bytes    int64
-	choice   pool.ID // where it was best when it was last decided, and found no room, plus 1; 0 for never
-	passed   int32   // how many that came after it went before it, since its choice was full
-	output   int64   // tokens that it is booked to generate
-	ceiling  float64 // of stateGoes: below which saturation it may go
-	index    int     // in the flow's heap
+	choice   pool.ID      // where it was best when it was last decided, and found no room, plus 1; 0 for never
+	chosen   pool.Instant // since when it waits for the endpoint of its choice; 0: it does not
+	passed   int32        // how many that came after it went before it, since its choice was full
+	output   int64        // tokens that it is booked to generate
+	ceiling  float64      // of stateGoes: below which saturation it may go
+	index    int          // in the flow's heap
 
 	prev, next *item
-}
-
-// before reports whether it goes before o.
-func (it *item) before(o *item) bool {
-	return it.key < o.key || it.key == o.key && it.seq < o.seq
 }
 
 // push gives it its place in the flow, O(log n).
@@ -251,7 +287,7 @@ func (f *Flow) up(i int) {
 	h := f.heap
 	for i > 0 {
 		parent := (i - 1) / 2
-		if !h[i].before(h[parent]) {
+		if !h[i].before(&h[parent].turn) {
 			return
 		}
 		h[i], h[parent] = h[parent], h[i]
@@ -265,7 +301,7 @@ func (f *Flow) down(i int) {
 	for {
 		least := i
 		for child := 2*i + 1; child <= 2*i+2 && child < len(h); child++ {
-			if h[child].before(h[least]) {
+			if h[child].before(&h[least].turn) {
 				least = child
 			}
 		}

@@ -30,8 +30,8 @@ type Settings struct {
 	// endpoints too busy. Otherwise the decision is what it is without a queue.
 	Patient bool
 	// LookAhead, above 0, has them decided among all endpoints, and wait where the one that is chosen is full. Then those behind
-	// them are asked, of a flow up to so many. Who has waited for Patience, or was overtaken MostPassed times, is decided among
-	// endpoints with room.
+	// them are asked, of a flow up to so many. Who has waited for Patience since its choice was full first, or was overtaken
+	// MostPassed times, is decided among endpoints with room.
 	LookAhead  int
 	MostPassed int32
 	Patience   time.Duration
@@ -51,6 +51,7 @@ type BandSettings struct {
 	Priority              int32
 	MaxRequests, MaxBytes int64
 	TTL, EmptyTTL         time.Duration // how long a request waits while its pool is full, and while it is empty
+	YieldAfter            time.Duration // how long it waits before it goes behind those that came later; 0: never
 	Weight                float64
 	Fairness              Fairness
 	Ordering              Ordering
@@ -181,6 +182,7 @@ func (c *Control) Next(now pool.Instant) (r *plugins.Request, no *reason.Refusal
 			empty := !takes(l.pool.Snapshot())
 			for _, b := range l.bands {
 				c.expire(now, b, empty)
+				b.yield(now)
 			}
 		}
 	}

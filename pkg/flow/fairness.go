@@ -57,7 +57,7 @@ func NewGlobalStrict() *GlobalStrict { return &GlobalStrict{} }
 // Next returns the flow with the first of all first requests.
 func (*GlobalStrict) Next(b *Band, _ pool.Instant, changes uint64) (best *Flow) {
 	for _, f := range b.waiting {
-		if f.may(changes) && (best == nil || f.head().before(best.head())) {
+		if f.may(changes) && (best == nil || f.head().before(&best.head().turn)) {
 			best = f
 		}
 	}

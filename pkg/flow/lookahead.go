@@ -11,9 +11,8 @@ import (
 // search is where a flow stands whose first requests were passed over, since the endpoints that they are best at are full. The zero
 // value passes over nobody.
 type search struct {
-	passed int          // how many were
-	key    pool.Instant // the place of the last of them, in the flow's order
-	seq    uint64
+	passed int  // how many were
+	last   turn // that of the last of them
 }
 
 // inVain is how many decisions are made anew, after a change, for requests whose last choice is still full: what changed may be better.
@@ -33,7 +32,7 @@ func (f *Flow) next(o *rules, now pool.Instant, full []bool, again bool) *item {
 	var room [aheadKept]*item
 	for _, it := range f.ahead(o.LookAhead, room[:0]) {
 		switch {
-		case f.seeks.passed > 0 && (it.key < f.seeks.key || it.key == f.seeks.key && it.seq <= f.seeks.seq):
+		case f.seeks.passed > 0 && !f.seeks.last.before(&it.turn):
 		case it.choice == 0 || int(it.choice) > len(full) || !full[it.choice-1] || again || !o.chooses(it, now):
 			return it
 		}
@@ -56,13 +55,13 @@ func (f *Flow) firsts(at, n int, known []*item) []*item {
 	}
 	it := f.heap[at]
 	if len(known) == n {
-		if !it.before(known[n-1]) {
+		if !it.before(&known[n-1].turn) {
 			return known // and so is all below it
 		}
 		known = known[:n-1]
 	}
 	i := len(known)
-	for i > 0 && it.before(known[i-1]) {
+	for i > 0 && it.before(&known[i-1].turn) {
 		i--
 	}
 	known = slices.Insert(known, i, it)
@@ -76,7 +75,7 @@ func (f *Flow) walk(from int, last *item, see func(it *item, within bool)) {
 		return
 	}
 	it := f.heap[from]
-	within := !last.before(it)
+	within := !last.before(&it.turn)
 	if see(it, within); within {
 		f.walk(2*from+1, last, see)
 		f.walk(2*from+2, last, see)
@@ -129,7 +128,7 @@ func (c *Control) worth(now pool.Instant, o *rules, l *line, b *Band, changes ui
 			return f, it
 		}
 		b.owes(f, false)
-		c.rests(o, l, f, changes)
+		c.rests(now, o, l, f, changes)
 		b.looked.vain(changes)
 	}
 	return nil, nil
@@ -143,7 +142,15 @@ func (b *Band) further(changes uint64) (next *Flow) {
 
 // chooses reports whether a request may go to an endpoint that is full, which means that it waits for it; else it takes any room.
 func (o *rules) chooses(it *item, now pool.Instant) bool {
-	return o.LookAhead > 0 && (it == nil || it.passed < o.MostPassed && time.Duration(now-it.at) < o.Patience)
+	switch {
+	case o.LookAhead == 0:
+		return false
+	case it == nil || it.chosen == 0:
+		return true
+	case it.yields && len(it.flow.heap) > 0 && !it.flow.head().yields:
+		return true // the room is theirs who can be in time yet
+	}
+	return it.passed < o.MostPassed && time.Duration(now-it.chosen) < o.Patience
 }
 
 // Suits reports whether the endpoints that were chosen have room, inside the pool's lock. Where one has none the request waits for
@@ -160,7 +167,7 @@ func (c *Control) Suits(cy *plugins.Cycle, legs []plugins.Leg) bool {
 		}
 		if it == nil {
 			c.bar(cy.Now, l, cy.Request, nil, false)
-			cy.Request.Place.(*item).choice = leg.Endpoints[0] + 1
+			cy.Request.Place.(*item).waitsFor(leg.Endpoints[0], cy.Now)
 		} else {
 			c.passOver(cy.Now, o, l, it, leg.Endpoints[0])
 		}
@@ -178,25 +185,42 @@ func (c *Control) passOver(now pool.Instant, o *rules, l *line, it *item, choice
 		return
 	}
 	f, s, changes := it.flow, it.flow.seeks, l.pool.Changes()
-	it.state, it.choice = stateWaits, choice+1
+	it.state = stateWaits
+	it.waitsFor(choice, now)
 	it.r.Stay.Why = whyChoice
 	f.push(it)
 	it.band.stands(f)
-	f.seeks = search{passed: s.passed + 1, key: it.key, seq: it.seq}
+	f.seeks = search{passed: s.passed + 1, last: it.turn}
 	l.trials.vain(changes)
 	if f.next(o, now, l.spare.is, l.trials.left(changes, inVain)) != nil {
 		it.band.owes(f, true)
 	} else {
-		c.rests(o, l, f, changes)
+		c.rests(now, o, l, f, changes)
 	}
 	c.review(now)
 }
 
-// rests has a flow wait for a change, or for the end of its first's patience.
-func (c *Control) rests(o *rules, l *line, f *Flow, changes uint64) {
+// waitsFor notes the endpoint of its choice.
+func (it *item) waitsFor(choice pool.ID, now pool.Instant) {
+	it.choice = choice + 1
+	if it.chosen == 0 {
+		it.chosen, it.passed = now, 0
+	}
+}
+
+// rests has a flow wait for a change, or for the instant at which one of those that are looked at takes any room.
+func (c *Control) rests(now pool.Instant, o *rules, l *line, f *Flow, changes uint64) {
 	f.seeks = search{}
 	f.park(changes)
-	l.wakeAt(f.head().at + pool.Instant(o.Patience))
+	if h := f.head(); !h.yields && h.band.YieldAfter > 0 {
+		l.wakeAt(h.at + pool.Instant(h.band.YieldAfter)) // who is late already may have waited for that
+	}
+	var room [aheadKept]*item
+	for _, it := range f.ahead(o.LookAhead, room[:0]) {
+		if ends := it.chosen + pool.Instant(o.Patience); it.chosen != 0 && ends > now {
+			l.wakeAt(ends)
+		}
+	}
 }
 
 // wakeAt has all flows of the line asked again at an instant, though nothing changes.

@@ -105,6 +105,91 @@ func TestPatienceEnds(t *testing.T) {
 	}
 }
 
+// Patience begins with the turn, not with the wait for it: a pool that is full has nobody choose.
+func TestPatienceBeginsWithTheTurn(t *testing.T) {
+	w := newWorld(t, choosy(func(s *Settings) { s.Patience = 2 * time.Second }), 2)
+	w.come(bestAt(1))
+	other := w.come(bestAt(2))
+	x := w.come(bestAt(1))
+	w.pass(5 * time.Second)
+	w.end(other)
+	w.pass(1999 * time.Millisecond)
+	if x.runs {
+		t.Fatal("it went before its patience ended")
+	}
+	w.pass(2 * time.Millisecond)
+	if !x.runs || x.to.ID != 1 {
+		t.Errorf("runs %v at %v; want it at any endpoint 2 s after its turn came", x.runs, x.to.ID)
+	}
+}
+
+// Who has waited for too long goes behind those that can be in time, and among each other they keep their order.
+func TestWhoIsLateGoesBehind(t *testing.T) {
+	w := newWorld(t, settings(func(s *Settings) { s.Default.YieldAfter = time.Second }), 1)
+	runs := w.come()
+	a, b := w.come(), w.come()
+	w.pass(1500 * time.Millisecond)
+	c, d := w.come(), w.come()
+	w.pass(100 * time.Millisecond)
+	for range 5 {
+		w.end(runs)
+		runs = w.went[len(w.went)-1]
+	}
+	if got := w.order(c, d, a, b); !slices.Equal(got, []int{1, 2, 3, 4}) {
+		t.Errorf("they went at places %v, want those that came last, then those that were late, each in their order", got)
+	}
+	w.wantWaiting(0)
+}
+
+// Who comes back from a decision in vain after it has become late has the place of one that is late.
+func TestWhoBecomesLateAtItsTurn(t *testing.T) {
+	w := newWorld(t, settings(func(s *Settings) { s.Default.YieldAfter = time.Second }), 1)
+	first := w.come()
+	w.come(tokens(1, 1))
+	w.pass(900 * time.Millisecond)
+	b := w.come()
+	w.p.End(w.now, first.booking)
+	r, _, ok := w.c.Next(w.now) // its turn
+	if !ok {
+		t.Fatal("nobody goes though there is room")
+	}
+	a := r.Owner.(*request)
+	w.now += 200 * pool.Instant(time.Millisecond)
+	a.Place.(*item).band.yield(w.now)
+	w.c.bar(w.now, w.c.mine[0], &a.Request, a.Place.(*item), false)
+	w.dispatch()
+	if a.runs || !b.runs {
+		t.Errorf("run %v and %v, want the one that is in time", a.runs, b.runs)
+	}
+}
+
+// The room that is not of their choice is left by those that are late to those that are not; time alone ends that.
+func TestWhoIsLateTakesNoRoomOfOthers(t *testing.T) {
+	w := newWorld(t, choosy(func(s *Settings) { s.Patience, s.Default.YieldAfter = time.Second, 3*time.Second }), 2)
+	w.come(bestAt(1))
+	other := w.come(bestAt(2))
+	x := w.come(bestAt(1))
+	w.pass(2500 * time.Millisecond)
+	w.end(other) // its turn comes, and its choice is full
+	other = w.come(bestAt(2))
+	w.pass(time.Second) // it is late, and its patience has ended
+	y := w.come(bestAt(1))
+	w.end(other)
+	if x.runs || y.runs {
+		t.Fatalf("run %v and %v, want that both wait: the late one for the other, that for its choice", x.runs, y.runs)
+	}
+	w.pass(1001 * time.Millisecond) // the patience of the other
+	if x.runs || !y.runs || y.to.ID != 1 {
+		t.Errorf("run %v and %v, want the one in time at any endpoint", x.runs, y.runs)
+	}
+	z := w.come(bestAt(1))
+	w.end(y)
+	w.cancel(z)
+	if !x.runs {
+		t.Error("the late one does not go though no other waits")
+	}
+}
+
 // A choice that has room by time alone is seen to have it.
 func TestAChoiceHasRoomByTimeAlone(t *testing.T) {
 	w := newWorld(t, choosy(func(s *Settings) {
@@ -166,11 +251,16 @@ func TestTheNextInAHeap(t *testing.T) {
 	f := &Flow{}
 	var sorted []*item
 	for i := range 200 {
-		it := &item{key: pool.Instant(i * 7919 % 200), seq: uint64(i)}
+		it := &item{turn: turn{yields: i%3 == 0, key: pool.Instant(i * 7919 % 200), seq: uint64(i)}}
 		f.push(it)
 		sorted = append(sorted, it)
 	}
-	slices.SortFunc(sorted, func(a, b *item) int { return int(a.key - b.key) })
+	slices.SortFunc(sorted, func(a, b *item) int {
+		if a.yields != b.yields {
+			return map[bool]int{true: 1, false: -1}[a.yields]
+		}
+		return int(a.key - b.key)
+	})
 	next := func() *item {
 		return f.next(&rules{Settings: Settings{LookAhead: 256}, rooms: NewLoadDetector()}, 0, nil, true)
 	}
@@ -178,12 +268,12 @@ func TestTheNextInAHeap(t *testing.T) {
 		t.Fatal("the first is not the first")
 	}
 	for i := range 199 {
-		f.seeks = search{passed: i + 1, key: sorted[i].key, seq: sorted[i].seq}
+		f.seeks = search{passed: i + 1, last: sorted[i].turn}
 		if got := next(); got != sorted[i+1] {
 			t.Fatalf("behind %d stands %v, want %v", i, got, sorted[i+1])
 		}
 	}
-	f.seeks = search{passed: 200, key: sorted[199].key, seq: sorted[199].seq}
+	f.seeks = search{passed: 200, last: sorted[199].turn}
 	if next() != nil {
 		t.Error("there is one behind the last")
 	}

@@ -147,6 +147,7 @@ func (c *Control) expire(now pool.Instant, b *Band, empty bool) {
 // out takes it, which waits, out of its flow and band.
 func (c *Control) out(now pool.Instant, it *item) {
 	it.flow.drop(it)
+	it.flow.parked = 0 // others may be asked that stood behind it
 	if len(it.flow.heap) == 0 {
 		it.band.emptiedAt(it.flow, now)
 	}

@@ -62,6 +62,11 @@ type Queue struct {
 	// UsageLimitPolicyRef names the plugin that says how much of a pool a band may fill; without one all may fill it.
 	UsageLimitPolicyRef string `json:"usageLimitPolicyRef,omitempty" schema:"max=253"`
 
+	// YieldAfter is how long a request waits before it goes behind those of its tenant that came later. Under an overload that lasts, all
+	// would wait equally long, and nobody be in time; so the latest are, and who is late already goes when no other of its tenant
+	// waits, or when it is refused. 0s is never.
+	YieldAfter time.Duration `json:"yieldAfter" schema:"min=0s"`
+
 	// LateBinding has requests go when their endpoint has room, where the detector knows of each whether it has, and wait where a
 	// decision finds all endpoints too busy for this request. Its place stays the first of its tenant, and others go meanwhile.
 	// Otherwise the decision is what it would be without a queue, and such a request is refused.
@@ -72,7 +77,8 @@ type Queue struct {
 	// tenant's first. 0 has requests decided among the endpoints with room. It has effect with lateBinding alone.
 	LookAhead int32 `json:"lookAhead" schema:"min=0,max=256" unit:"requests"`
 
-	// Patience is how long a request waits for the endpoint of its choice while others have room. Then it takes any room.
+	// Patience is how long a request waits for the endpoint of its choice while others have room, from when its turn came first. Then it
+	// takes any room.
 	Patience time.Duration `json:"patience" schema:"min=1ms"`
 
 	// MaxOvertaken is how many of its tenant's later requests may go before a request that waits for the endpoint of its choice.
@@ -185,7 +191,7 @@ func (q *Queue) Provision(b *plugins.Builder) error {
 			return fmt.Errorf("usageLimitPolicyRef: %w", err)
 		}
 	}
-	top := BandSettings{MaxRequests: bandRequests, MaxBytes: bandBytes, TTL: q.DefaultRequestTTL, EmptyTTL: q.emptyTTL(), Weight: 1,
+	top := BandSettings{MaxRequests: bandRequests, MaxBytes: bandBytes, TTL: q.DefaultRequestTTL, EmptyTTL: q.emptyTTL(), YieldAfter: q.YieldAfter, Weight: 1,
 		Fairness: NewTokenDeficit(), Ordering: NewFCFS()}
 	if s.Default, err = q.DefaultPriorityBand.over(b, top, "defaultPriorityBand"); err != nil {
 		return err

@@ -16,7 +16,9 @@ import (
 func TestTheSpareAgreesWithAskingAll(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := pool.Options{StaleAfter: 20 * time.Millisecond}.New("p", nil)
-		d := &LoadDetector{MaxBacklog: 3 * time.Millisecond, MaxPending: 2, MaxRequests: int32(rapid.SampledFrom([]int{0, 3}).Draw(t, "maxRequests")), MaxKVUsage: 0.8}
+		one := func(name string, of ...int) int32 { return int32(rapid.SampledFrom(of).Draw(t, name)) }
+		d := &LoadDetector{MaxBacklog: time.Duration(one("maxBacklog", 3, 3, 0)) * time.Millisecond, MaxPending: one("maxPending", 2, 2, 0),
+			MaxRequests: one("maxRequests", 0, 3), MaxKVUsage: 0.8, AtHand: one("atHand", 0, 2)}
 		var spares [2]spare // as of two configurations, which look at different times
 		var m membership
 		var open []pool.Booking
@@ -47,6 +49,9 @@ func TestTheSpareAgreesWithAskingAll(t *testing.T) {
 						k.look(d, v, s)
 						full := 0
 						for _, id := range s.Members {
+							if fill, _ := d.fill(v, id); d.HasRoom(v, id) != (fill < 1) {
+								t.Fatalf("endpoint %d has room: %v, and is filled by %v", id, d.HasRoom(v, id), fill)
+							}
 							if d.HasRoom(v, id) != k.has(id) {
 								t.Fatalf("endpoint %d has room: %v, kept is %v", id, d.HasRoom(v, id), k.has(id))
 							}
