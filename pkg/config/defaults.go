@@ -8,7 +8,8 @@ import (
 )
 
 // DefaultText is the configuration that applies where none is given: the complete cost of a request, with
-// prefixes that many share copied ahead of need.
+// prefixes that many share copied ahead of need. Where engines have no memory for more, requests wait here, by priority and tenant,
+// and those that can be in time go first; nobody is refused for having waited.
 const DefaultText = `apiVersion: fairlead.dev/v1alpha1
 kind: EndpointPickerConfig
 plugins:
@@ -18,6 +19,10 @@ plugins:
 - type: hot-prefix-filter
 - type: cost-scorer
 - type: max-score-picker
+- type: load-detector
+  parameters: {maxBacklog: 0s, maxPending: 0}
+- type: flow-control
+  parameters: {saturationDetectorRef: load-detector, defaultRequestTTL: 0s, holdWhenEmpty: false, yieldAfter: 1s}
 schedulingProfiles:
 - name: default
   plugins:
