@@ -17,7 +17,8 @@ import (
 //
 // A class says how fast an endpoint is expected to be before anything was measured, relative to an H100 SXM: its prefill in
 // proportion to the peak of dense 16-bit operations, its decode to the bandwidth of its memory, by the data sheets. A slice
-// (MIG) has its share of both. Labels are read when they change.
+// (MIG) has its share of both, and where n pods share a GPU or a slice, by turns or by MPS, each has an n-th: what it has when all
+// are busy. Labels are read when they change.
 //
 // An endpoint that says nothing has the class unknown, and counts as an H100 SXM; so does one whose product or class is not
 // known here, which is noted.
@@ -27,6 +28,11 @@ type CapacityClass struct {
 
 	// Config is the label that names into what a node's GPUs are cut, where Product names the whole GPU.
 	Config string `json:"config" schema:"min=1,max=317"`
+
+	// Replicas is the label that says how many pods share a GPU. That of slices whose product is not named is known by it: for
+	// nvidia.com/gpu.replicas it is nvidia.com/mig-3g.40gb.replicas. Where a product ends in -SHARED and nothing says how many
+	// share it, they are taken to be two, which is noted.
+	Replicas string `json:"replicas" schema:"min=1,max=317"`
 
 	// Memory is the label that gives the memory in MiB. It counts before what is known of the product.
 	Memory string `json:"memory" schema:"min=1,max=317"`
@@ -75,7 +81,7 @@ var _ plugins.Producer = (*CapacityClass)(nil)
 func NewCapacityClass() *CapacityClass {
 	return &CapacityClass{
 		Product: "nvidia.com/gpu.product", Config: "nvidia.com/mig.config", Memory: "nvidia.com/gpu.memory",
-		Annotation: "fairlead.dev/capacity-class",
+		Replicas: "nvidia.com/gpu.replicas", Annotation: "fairlead.dev/capacity-class",
 	}
 }
 
@@ -123,34 +129,64 @@ func (p *CapacityClass) read(c *plugins.Cycle, of *classes) {
 
 // Class returns the class of an endpoint. unknown is what it says of itself that nobody knows; empty if there is nothing.
 func (p *CapacityClass) Class(e *pool.Endpoint) (c plugins.CapacityClass, unknown string) {
-	product, config := e.Labels[p.Product], e.Labels[p.Config]
 	c, known := plugins.CapacityClass{}, false
 	if name := e.Annotations[p.Annotation]; name != "" {
 		if c, known = p.named(name); !known {
 			unknown = p.Annotation + " is " + strconv.Quote(name)
 		}
 	}
-	if !known && product != "" {
-		if c, known = p.own(product); !known {
-			c, known = classOfProduct(product, config)
-		}
-		if !known && unknown == "" {
-			unknown = p.Product + " is " + strconv.Quote(product)
-			if config != "" {
-				unknown += ", " + p.Config + " is " + strconv.Quote(config)
-			}
+	sharing := 1
+	if product := e.Labels[p.Product]; !known && product != "" {
+		var more string
+		c, sharing, more = p.labelled(e, product)
+		known = c.Class != ""
+		if unknown == "" {
+			unknown = more
 		}
 	}
 	if !known {
 		c = plugins.CapacityClass{Class: plugins.UnknownClass, Prefill: 1, Decode: 1, Memory: 1}
 	}
-	if strings.Contains(c.Class, "-mig-") && !strings.Contains(product, "-MIG-") {
-		return c, unknown // the label is that of the whole GPU
-	}
-	if mib, err := strconv.ParseFloat(e.Labels[p.Memory], 64); err == nil && mib > 0 && !math.IsInf(mib, 0) {
+	whole := strings.Contains(c.Class, "-mig-") && !strings.Contains(e.Labels[p.Product], "-MIG-") // the label is that of the whole GPU
+	if mib, err := strconv.ParseFloat(e.Labels[p.Memory], 64); !whole && err == nil && mib > 0 && !math.IsInf(mib, 0) {
 		c.Memory = mib / 1024 / reference.gigabytes
 	}
+	if sharing > 1 {
+		c = shared(c, sharing)
+	}
 	return c, unknown
+}
+
+// labelled returns the class that labels give, empty for a product that nobody knows, and how many share it.
+func (p *CapacityClass) labelled(e *pool.Endpoint, product string) (c plugins.CapacityClass, sharing int, unknown string) {
+	if c, known := p.own(product); known {
+		return c, 1, ""
+	}
+	base, is := strings.CutSuffix(product, "-SHARED")
+	config := e.Labels[p.Config]
+	c, profile, known := classOfProduct(base, config)
+	if !known {
+		unknown = p.Product + " is " + strconv.Quote(product)
+		if config != "" {
+			unknown += ", " + p.Config + " is " + strconv.Quote(config)
+		}
+		return plugins.CapacityClass{}, 1, unknown
+	}
+	label := p.Replicas
+	if profile != "" {
+		label = strings.Replace(label, "/gpu.", "/mig-"+profile+".", 1)
+	}
+	said := e.Labels[label]
+	n, err := strconv.Atoi(said)
+	switch {
+	case err == nil && n > 1 && n <= mostSharing:
+		return c, n, ""
+	case is:
+		return c, 2, p.Product + " is " + strconv.Quote(product) + ", " + label + " is " + strconv.Quote(said)
+	case said != "" && (err != nil || n < 0 || n > mostSharing):
+		return c, 1, label + " is " + strconv.Quote(said)
+	}
+	return c, 1, ""
 }
 
 func (p *CapacityClass) named(name string) (plugins.CapacityClass, bool) {
