@@ -19,6 +19,7 @@ import (
 
 	"github.com/fairlead/fairlead/pkg/catalog"
 	"github.com/fairlead/fairlead/pkg/config"
+	"github.com/fairlead/fairlead/pkg/flow"
 	"github.com/fairlead/fairlead/pkg/plugins"
 )
 
@@ -90,25 +91,54 @@ func (d *description) plugin(of reflect.Type) error {
 	if err != nil {
 		return err
 	}
+	name := plugins.TypeName(of)
 	for _, f := range files {
-		if !hasMethodOf(f, of.Name()) {
-			continue
+		ofNobody := of == queue && !slices.ContainsFunc(pluginsOf(of.PkgPath()), func(typ string) bool { return hasMethodOf(f, typ) })
+		if hasMethodOf(f, of.Name()) || ofNobody {
+			d.reasonsIn(name, f)
 		}
-		ast.Inspect(f, func(n ast.Node) bool {
-			sel, ok := n.(*ast.SelectorExpr)
-			if !ok {
-				return true
-			}
-			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "reason" && !slices.Contains(noReasons, sel.Sel.Name) {
-				name := plugins.TypeName(of)
-				if !slices.Contains(d.reasons[name], sel.Sel.Name) {
-					d.reasons[name] = append(d.reasons[name], sel.Sel.Name)
-				}
-			}
-			return true
-		})
+	}
+	if of == queue {
+		d.reasons[name] = append(d.reasons[name], notedForQueue...)
 	}
 	return nil
+}
+
+// queue is the plugin whose work the files of its package do that are no plugin's.
+var queue = reflect.TypeFor[flow.Queue]()
+
+// notedForQueue are the reasons that the exchange notes where a queue wanted something done.
+var notedForQueue = []string{"NotRevocable"}
+
+// pluginsOf returns the names of the types of plugins that a package has.
+func pluginsOf(path string) (names []string) {
+	for _, e := range catalog.Builtin() {
+		of := reflect.TypeOf(e.New())
+		if of.Kind() == reflect.Pointer {
+			of = of.Elem()
+		}
+		if of.PkgPath() == path {
+			names = append(names, of.Name())
+		}
+	}
+	return names
+}
+
+// reasonsIn takes the reasons that a file names as those of a plugin, but for those that it only compares with.
+func (d *description) reasonsIn(name string, f *ast.File) {
+	ast.Inspect(f, func(n ast.Node) bool {
+		if b, ok := n.(*ast.BinaryExpr); ok && (b.Op == token.EQL || b.Op == token.NEQ) {
+			return false
+		}
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		if x, ok := sel.X.(*ast.Ident); ok && x.Name == "reason" && !slices.Contains(noReasons, sel.Sel.Name) && !slices.Contains(d.reasons[name], sel.Sel.Name) {
+			d.reasons[name] = append(d.reasons[name], sel.Sel.Name)
+		}
+		return true
+	})
 }
 
 // noReasons are names of package reason that are no rows of its table.

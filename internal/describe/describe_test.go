@@ -5,11 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fairlead/fairlead/pkg/catalog"
 	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/reason"
 )
 
 // root is the module's.
@@ -63,6 +65,29 @@ func described(t *testing.T, texts map[string]string, where string, params []plu
 			described(t, texts, where, p.Fields())
 		case plugins.ParamList, plugins.ParamMap:
 			described(t, texts, where, p.Elem().Fields())
+		}
+	}
+}
+
+// TestTheQueueNamesItsReasons: what a request that waits may meet is decided in other files than the plugin's own. What a plugin
+// only compares with is none of its reasons.
+func TestTheQueueNamesItsReasons(t *testing.T) {
+	has := catalog.Reasons()
+	for _, row := range []struct {
+		plugin string
+		named  bool
+		ids    []reason.ID
+	}{
+		{"flow.Queue", true, []reason.ID{reason.QueueFull, reason.QueueTimeout, reason.NoEndpoint, reason.FlowsShared, reason.Evicted, reason.NotRevocable}},
+		{"flow.Queue", false, []reason.ID{reason.AllFiltered, reason.Shed}},
+		{"flow.Shed", true, []reason.ID{reason.Shed}},
+		{"flow.Shed", false, []reason.ID{reason.QueueFull, reason.NotRevocable}},
+		{"health.Filter", false, []reason.ID{reason.ClientAborted, reason.BookingExpired}},
+	} {
+		for _, id := range row.ids {
+			if got := slices.Contains(has["github.com/fairlead/fairlead/pkg/"+row.plugin], id); got != row.named {
+				t.Errorf("%s names %s: %v, want %v", row.plugin, id, got, row.named)
+			}
 		}
 	}
 }

@@ -306,12 +306,13 @@ func Descriptions() map[string]string {
 	d["github.com/fairlead/fairlead/pkg/plugins.Locality.Rack"] = "Rack is the cabinet, or whatever else shares one switch."
 	d["github.com/fairlead/fairlead/pkg/plugins.Locality.Region"] = "Region is the place of a cloud."
 	d["github.com/fairlead/fairlead/pkg/plugins.Locality.Zone"] = "Zone is the part of a region that fails on its own."
-	d["github.com/fairlead/fairlead/pkg/producers.CapacityClass"] = "CapacityClass tells on what each endpoint runs, by the labels that NVIDIA's GPU feature discovery gives nodes: have what\nstarts the pods copy them to the pods' labels. An annotation that names a class comes before them.\n\nA class says how fast an endpoint is expected to be before anything was measured, relative to an H100 SXM: its prefill in\nproportion to the peak of dense 16-bit operations, its decode to the bandwidth of its memory, by the data sheets. A slice\n(MIG) has its share of both. Labels are read when they change.\n\nAn endpoint that says nothing has the class unknown, and counts as an H100 SXM; so does one whose product or class is not\nknown here, which is noted."
+	d["github.com/fairlead/fairlead/pkg/producers.CapacityClass"] = "CapacityClass tells on what each endpoint runs, by the labels that NVIDIA's GPU feature discovery gives nodes: have what\nstarts the pods copy them to the pods' labels. An annotation that names a class comes before them.\n\nA class says how fast an endpoint is expected to be before anything was measured, relative to an H100 SXM: its prefill in\nproportion to the peak of dense 16-bit operations, its decode to the bandwidth of its memory, by the data sheets. A slice\n(MIG) has its share of both, and where n pods share a GPU or a slice, by turns or by MPS, each has an n-th: what it has when all\nare busy. Labels are read when they change.\n\nAn endpoint that says nothing has the class unknown, and counts as an H100 SXM; so does one whose product or class is not\nknown here, which is noted."
 	d["github.com/fairlead/fairlead/pkg/producers.CapacityClass.Annotation"] = "Annotation is that which names the class."
 	d["github.com/fairlead/fairlead/pkg/producers.CapacityClass.Classes"] = "Classes are further classes, to be named by the annotation or by the label Product. One with the name of a class that is\nknown takes its place."
 	d["github.com/fairlead/fairlead/pkg/producers.CapacityClass.Config"] = "Config is the label that names into what a node's GPUs are cut, where Product names the whole GPU."
 	d["github.com/fairlead/fairlead/pkg/producers.CapacityClass.Memory"] = "Memory is the label that gives the memory in MiB. It counts before what is known of the product."
 	d["github.com/fairlead/fairlead/pkg/producers.CapacityClass.Product"] = "Product is the label that names the GPU, or the slice of one."
+	d["github.com/fairlead/fairlead/pkg/producers.CapacityClass.Replicas"] = "Replicas is the label that says how many pods share a GPU. That of slices whose product is not named is known by it: for\nnvidia.com/gpu.replicas it is nvidia.com/mig-3g.40gb.replicas. Where a product ends in -SHARED and nothing says how many\nshare it, they are taken to be two, which is noted."
 	d["github.com/fairlead/fairlead/pkg/producers.CapacityClassSpec"] = "CapacityClassSpec is a class of the operator's own."
 	d["github.com/fairlead/fairlead/pkg/producers.CapacityClassSpec.Decode"] = "Decode is how fast tokens are generated, relative to an H100 SXM."
 	d["github.com/fairlead/fairlead/pkg/producers.CapacityClassSpec.Memory"] = "Memory is how much memory there is, relative to an H100 SXM."
@@ -443,9 +444,9 @@ func Reasons() map[string][]reason.ID {
 	r["github.com/fairlead/fairlead/pkg/admission.Objectives"] = []reason.ID{reason.IdentityIgnored, reason.ObjectiveUnknown}
 	r["github.com/fairlead/fairlead/pkg/admission.Probabilistic"] = []reason.ID{reason.DroppedEarly}
 	r["github.com/fairlead/fairlead/pkg/filters.TwoChoice"] = []reason.ID{reason.SignalsOld}
-	r["github.com/fairlead/fairlead/pkg/flow.Queue"] = []reason.ID{reason.Evicted}
+	r["github.com/fairlead/fairlead/pkg/flow.Queue"] = []reason.ID{reason.Evicted, reason.FlowsShared, reason.QueueFull, reason.NoEndpoint, reason.QueueTimeout, reason.NotRevocable}
 	r["github.com/fairlead/fairlead/pkg/flow.Shed"] = []reason.ID{reason.Shed}
-	r["github.com/fairlead/fairlead/pkg/health.Filter"] = []reason.ID{reason.EndpointSilent, reason.EndpointUnreachable, reason.EjectionWithheld, reason.EndpointFailing, reason.EndpointHung, reason.EndpointSlow, reason.HealthIgnored, reason.UpstreamBroken, reason.UpstreamUnreachable, reason.ClientAborted, reason.BookingExpired}
+	r["github.com/fairlead/fairlead/pkg/health.Filter"] = []reason.ID{reason.EndpointUnreachable, reason.EndpointSilent, reason.EjectionWithheld, reason.EndpointFailing, reason.EndpointHung, reason.EndpointSlow, reason.HealthIgnored, reason.UpstreamBroken}
 	r["github.com/fairlead/fairlead/pkg/kvindex.Producer"] = []reason.ID{reason.PrefixUnconfirmed}
 	r["github.com/fairlead/fairlead/pkg/models.Resolver"] = []reason.ID{reason.ModelRequired, reason.ModelNotFound, reason.BodySealed}
 	r["github.com/fairlead/fairlead/pkg/producers.CapacityClass"] = []reason.ID{reason.CapacityUnknown}
