@@ -63,11 +63,11 @@ gate: build ## comparisons of policies on simulated fleets that must come out as
 acceptance: ## the claims of docs/scheduling.md in virtual time, a line each (RUN=TestX for one, UPDATE=1 records what comes out)
 	@cd benchmarks/acceptance && $(GO) test -tags acceptance -count=1 -timeout 20m -run '$(or $(RUN),.)'
 
-tune: build ## search the best of 210 configurations for each workload that ships, and record them (half an hour on two cores; not in CI)
-	nice $(BIN) bench tune --candidates 210 -s 's*' --record benchmarks/tuning/results --commit $(VERSION)
+tune: build ## search the best of 210 configurations for each workload that ships, and record them (an hour on two cores; not in CI)
+	nice $(BIN) bench tune --candidates 210 -s 's*,h*,c-*' --record benchmarks/tuning/results --commit $(VERSION)
 
-tune-check: ## the default against the recorded winners, with 40 seeds (not in CI; `make acceptance` does it with 8)
-	@cd benchmarks/acceptance && SEEDS=40 $(GO) test -tags acceptance -count=1 -timeout 60m -run TestUntuned
+tune-check: ## the default against the recorded winners, with SEEDS=40, published traces too (not in CI; `make acceptance` does it with 8)
+	@cd benchmarks/acceptance && FAIRLEAD_TRACES=$${FAIRLEAD_TRACES:-$(CURDIR)/../shared/traces} SEEDS=$(or $(SEEDS),40) $(GO) test -tags acceptance -count=1 -timeout 60m -run TestUntuned
 
 e2e: build ## a real Envoy, the OpenAI SDKs, kills and storms (installs Envoy and SDKs into ~/.cache/fairlead)
 	scripts/install-envoy.sh
