@@ -17,7 +17,8 @@ const maxReplicas = 64
 
 // replicated reads replicas=N:NAME, which is N schedulers of the policy NAME beside each other, as behind a service: each
 // request comes to one of them, drawn, and each knows its own bookings alone. Readings and cache events of engines come to all. In
-// replicas=N@T:NAME they tell each other what they book, which arrives after the time T, such as 2ms.
+// replicas=N@T:NAME they tell each other what they book, which arrives after the time T, such as 2ms: at 0s each knows all before it
+// decides, and what is left against one scheduler alone is what they do not tell.
 func replicated(name string) (Policy, bool, error) {
 	rest, ok := strings.CutPrefix(name, "replicas=")
 	if !ok {
@@ -35,8 +36,8 @@ func replicated(name string) (Policy, bool, error) {
 	}
 	delay := time.Duration(0)
 	if tell {
-		if delay, err = time.ParseDuration(late); err != nil || delay < time.Millisecond || delay > time.Minute {
-			return Policy{}, true, fmt.Errorf("policy %q: what replicas tell arrives after %q; want a duration from 1ms to 1m", name, late)
+		if delay, err = time.ParseDuration(late); err != nil || delay < 0 || delay > time.Minute {
+			return Policy{}, true, fmt.Errorf("policy %q: what replicas tell arrives after %q; want a duration from 0s to 1m", name, late)
 		}
 	}
 	one := p.make

@@ -72,13 +72,13 @@ func TestReplicasThatTellEachOther(t *testing.T) {
 
 func TestBadReplicas(t *testing.T) {
 	for name, want := range map[string]string{
-		"replicas=4":             "want replicas=N:NAME",
-		"replicas=0:default":     "from 1 to 64",
-		"replicas=x:default":     "want replicas=N:NAME",
-		"replicas=2:nobody":      `"nobody"`,
-		"replicas=2@:default":    "want a duration from 1ms to 1m",
-		"replicas=2@1us:default": "want a duration from 1ms to 1m",
-		"replicas=2@1h:default":  "want a duration from 1ms to 1m",
+		"replicas=4":              "want replicas=N:NAME",
+		"replicas=0:default":      "from 1 to 64",
+		"replicas=x:default":      "want replicas=N:NAME",
+		"replicas=2:nobody":       `"nobody"`,
+		"replicas=2@:default":     "want a duration from 0s to 1m",
+		"replicas=2@-1ms:default": "want a duration from 0s to 1m",
+		"replicas=2@1h:default":   "want a duration from 0s to 1m",
 	} {
 		if _, err := policy.Named(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", name, err, want)

@@ -13,11 +13,27 @@ type journal struct {
 	ring    []byte
 	end     uint64
 	event   []byte
-	readers map[chan struct{}]bool
+	readers map[ear]bool
+}
+
+// ear is of who reads a journal. Each channel has room for one: woken is sent to after every event, booked after those that make
+// another choice elsewhere.
+type ear struct{ woken, booked chan struct{} }
+
+func newEar() ear { return ear{make(chan struct{}, 1), make(chan struct{}, 1)} }
+
+// heard takes back what was sent: the journal is read up to here.
+func (r ear) heard() {
+	for _, c := range [...]chan struct{}{r.woken, r.booked} {
+		select {
+		case <-c:
+		default:
+		}
+	}
 }
 
 func newJournal(kept int) *journal {
-	return &journal{ring: make([]byte, kept), readers: map[chan struct{}]bool{}}
+	return &journal{ring: make([]byte, kept), readers: map[ear]bool{}}
 }
 
 // tell appends an event. It is called inside the pool's lock.
@@ -31,10 +47,17 @@ func (j *journal) tell(e pool.Event) {
 		j.end += uint64(n)
 	}
 	for r := range j.readers {
-		select {
-		case r <- struct{}{}:
-		default: // it was told, and has not looked yet
+		if e.Kind == pool.Booked || e.Kind == pool.Moved {
+			wake(r.booked)
 		}
+		wake(r.woken)
+	}
+}
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it was told, and has not looked yet
 	}
 }
 
@@ -63,8 +86,8 @@ func (j *journal) since(from uint64, b []byte) (_ []byte, next uint64, all bool)
 	return b, from, true
 }
 
-// read adds a reader, to whose channel something is sent after each event, and reports whether it is the first.
-func (j *journal) read(r chan struct{}) (first bool) {
+// read adds a reader, and reports whether it is the first.
+func (j *journal) read(r ear) (first bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.readers[r] = true
@@ -72,7 +95,7 @@ func (j *journal) read(r chan struct{}) (first bool) {
 }
 
 // left takes a reader away, and reports whether it was the last.
-func (j *journal) left(r chan struct{}) (last bool) {
+func (j *journal) left(r ear) (last bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	delete(j.readers, r)

@@ -258,6 +258,46 @@ func TestReplicasTellEachOther(t *testing.T) {
 	})
 }
 
+// What is told right after something else goes together with what follows for a millisecond, but a booking at once: until it arrives
+// others choose without it.
+func TestABookingIsToldAtOnce(t *testing.T) {
+	end := func(_ *testing.T, a *replica, open *exchange.Exchange) { open.End(a.clock.Now(), exchange.Ending{}) }
+	book := func(t *testing.T, a *replica, _ *exchange.Exchange) { a.ask(t, 2, 20) }
+	type deed func(t *testing.T, a *replica, open *exchange.Exchange)
+	tests := []struct {
+		name     string
+		then     []deed
+		at, soon int32 // requests in the books of the other at once, and after the pause
+	}{
+		{"a booking", []deed{book}, 2, 2},
+		{"an end", []deed{end}, 1, 0},
+		{"an end, and a booking after it", []deed{end, book}, 1, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := &network{hosts: map[netip.Addr]chan net.Conn{}}
+				a, b := n.start(t, 1), n.start(t, 2)
+				defer b.stop()
+				defer a.stop()
+				<-time.After(2 * lookup)
+				settle()
+				open, _ := a.ask(t, 1, 20)
+				synctest.Wait()
+				expect(t, "after a rest", b, 1, 1)
+				for _, what := range tt.then {
+					what(t, a, open)
+				}
+				synctest.Wait()
+				expect(t, "at once", b, tt.at, tt.at)
+				<-time.After(pause)
+				synctest.Wait()
+				expect(t, "after the pause", b, tt.soon, tt.soon)
+			})
+		})
+	}
+}
+
 // A replica that hangs, its connections open, is no longer counted on.
 func TestSilenceIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -339,8 +379,8 @@ func TestWhoIsNotHeard(t *testing.T) {
 func TestTheJournalKeepsItsEnd(t *testing.T) {
 	j := newJournal(64)
 	e := pool.Event{Kind: pool.Ended, Booking: pool.Booking{Slot: 7, Generation: 9}} // three bytes
-	woken := make(chan struct{}, 1)
-	if !j.read(woken) {
+	hears := newEar()
+	if !j.read(hears) {
 		t.Error("the first reader is not the first")
 	}
 	at := j.position()
@@ -348,8 +388,8 @@ func TestTheJournalKeepsItsEnd(t *testing.T) {
 		j.tell(e)
 	}
 	b, next, all := j.since(at, nil)
-	if !all || len(b) != 63 || next != 63 || len(woken) != 1 {
-		t.Fatalf("%d bytes to %d, all %v, woken %d", len(b), next, all, len(woken))
+	if !all || len(b) != 63 || next != 63 || len(hears.woken) != 1 || len(hears.booked) != 0 {
+		t.Fatalf("%d bytes to %d, all %v, woken %d, booked %d", len(b), next, all, len(hears.woken), len(hears.booked))
 	}
 	j.tell(e)
 	if b, _, all = j.since(next, nil); !all || string(b) != string(appendEvent(nil, &e)) {
@@ -358,7 +398,7 @@ func TestTheJournalKeepsItsEnd(t *testing.T) {
 	if _, next, all = j.since(at, nil); all || next != 66 {
 		t.Errorf("what is not kept was given; next %d", next)
 	}
-	if !j.left(woken) {
+	if !j.left(hears) {
 		t.Error("the last reader is not the last")
 	}
 }

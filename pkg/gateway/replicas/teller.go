@@ -19,8 +19,9 @@ const (
 	Header = "Fairlead-Replica"
 )
 
-// Times of a stream. Between two messages is pause, and what happens meanwhile goes together; after quiet without any a sign of life is sent; who does not take what is sent
-// within patience is left, and so is who is not heard of for as long.
+// Times of a stream. Between two messages is pause, and what happens meanwhile goes together, but a booking goes at once with all that is
+// there, since others choose without it until it comes. After quiet without any message a sign of life is sent; who does not take what
+// is sent within patience is left, and so is who is not heard of for as long.
 const (
 	pause    = time.Millisecond
 	quiet    = time.Second
@@ -62,7 +63,7 @@ func NewTeller(s Self, kept int) *Teller {
 }
 
 // open has a reader told of a pool's events.
-func (t *Teller) open(p *pool.Pool, r chan struct{}) *journal {
+func (t *Teller) open(p *pool.Pool, r ear) *journal {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	j := t.journals[p]
@@ -76,7 +77,7 @@ func (t *Teller) open(p *pool.Pool, r chan struct{}) *journal {
 	return j
 }
 
-func (t *Teller) close(p *pool.Pool, j *journal, r chan struct{}) {
+func (t *Teller) close(p *pool.Pool, j *journal, r ear) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if j.left(r) {
@@ -93,16 +94,16 @@ func (t *Teller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this replica has no such pool", http.StatusNotFound)
 		return
 	}
-	woken := make(chan struct{}, 1)
-	j := t.open(p, woken)
-	defer t.close(p, j, woken)
+	hears := newEar()
+	j := t.open(p, hears)
+	defer t.close(p, j, hears)
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.WriteHeader(http.StatusOK)
-	t.stream(r.Context(), http.NewResponseController(w), w, p, j, woken)
+	t.stream(r.Context(), http.NewResponseController(w), w, p, j, hears)
 }
 
 // stream writes what is open, and then each change.
-func (t *Teller) stream(ctx context.Context, to *http.ResponseController, w http.ResponseWriter, p *pool.Pool, j *journal, woken chan struct{}) {
+func (t *Teller) stream(ctx context.Context, to *http.ResponseController, w http.ResponseWriter, p *pool.Pool, j *journal, hears ear) {
 	text, at := t.anew(p, j, nil)
 	signs := time.NewTicker(quiet)
 	defer signs.Stop()
@@ -129,13 +130,15 @@ func (t *Teller) stream(ctx context.Context, to *http.ResponseController, w http
 				return // a configuration has taken it away, and perhaps brought another of its name
 			}
 			text = append(text, alive)
-		case <-woken:
+		case <-hears.woken:
 			gather.Reset(pause - time.Since(sent)) // at once after a while of rest
 			select {
 			case <-ctx.Done():
 				return
+			case <-hears.booked:
 			case <-gather.C:
 			}
+			hears.heard()
 		}
 		var all bool
 		if text, at, all = j.since(at, text); !all {
