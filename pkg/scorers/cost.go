@@ -21,13 +21,13 @@ import (
 //	first  = backlog + p + 1.5·s(n), and the wait for room, if the promised tokens exceed 95 % of the cache
 //	own    = wait(first) + out · gap(s(n+1)/(1-ρ))
 //	others = n · out/2 · (gap(s(n+1)/(1-ρ)) - gap(s(n)/(1-ρ)))      tokens that come later to those who run there
-//	       + n · short · (gap(s(n+1)/(1-ρ) + p/short) - gap(s(n+1)/(1-ρ)))  and that come after this prompt
+//	       + n · short · (gap(s(n+1)/(1-ρ) + (b+p)/short) - gap(s(n+1)/(1-ρ) + b/short))  and that come after this prompt
 //	       + λ/N · first · wait'(first) · p/(1-ρ)    first tokens that come later to those who will be sent there meanwhile
 //	       + reuse · p · (n + 1)                 what this prompt displaces from the cache, where as much of it is asked again
 //	places = 2 · decode, where an engine runs as many other LoRA adapters as it can, or decode/2 for one that it still can
 //
 // with short a twentieth of out: a prompt between two tokens is one long gap, felt most in answers that are far shorter than the
-// mean; and decode the time of the own answer. Of candidates within 2 % or half a millisecond of the least, that with the smallest
+// mean; b half of the backlog: prompts that come between the tokens of the same answer add up; and decode the time of the own answer. Of candidates within 2 % or half a millisecond of the least, that with the smallest
 // product of uncached work and requests leads. The score is 1000/(1000 + cost).
 //
 // Prompts that are long for the traffic, more than a second and four times its mean, leave some candidates to the others, so that
@@ -83,6 +83,9 @@ const (
 
 	// How long a short answer is, as a part of the mean one.
 	shortAnswer = 0.05
+
+	// Of the backlog those who run there feel so much, on average: some of them wait in it themselves.
+	feltBacklog = 0.5
 )
 
 // wait is what it costs to wait so many milliseconds for the first token.
@@ -113,6 +116,7 @@ type expense struct {
 // asked is what is known of the request, and of the traffic that it is part of.
 type asked struct {
 	prompt, out float64 // tokens
+	short       float64 // tokens of a short answer
 	arrivals    float64 // per millisecond and candidate
 	mean        float64 // Traffic.PrefillMS
 	longPods    float64 // as in Traffic
@@ -130,6 +134,7 @@ func (s *Cost) asked(c *plugins.Cycle) asked {
 			c.Note(reason.FactMissing, plugins.ExpectedOutput.Name)
 		}
 	}
+	a.short = max(shortAnswer*a.out, 1)
 	return a
 }
 
@@ -161,8 +166,12 @@ func (a *asked) of(l *plugins.EngineLoad, cached int64) expense {
 	e.wait = wait(e.first)
 	with := gap(e.itl)
 	e.gaps = a.out * with
-	short := max(shortAnswer*a.out, 1)
-	e.running = float64(l.Running*a.out/2*(with-gap(step*longer))) + float64(l.Running*short*(gap(e.itl+p/short)-with))
+	after, soFar := e.itl, with // the gaps of a short answer with the prompts before this one, and their cost
+	if l.BacklogMS > 0 {
+		after += feltBacklog * l.BacklogMS / a.short
+		soFar = gap(after)
+	}
+	e.running = float64(l.Running*a.out/2*(with-gap(step*longer))) + float64(l.Running*a.short*(gap(after+p/a.short)-soFar))
 	e.coming = a.arrivals * e.first * marginalWait(e.first) * p * longer
 	e.displaced = a.reuse * p * (l.Running + 1)
 	return e

@@ -43,8 +43,10 @@ func TestCostChooses(t *testing.T) {
 			h100(`"running":20,"residentTokens":1000`), h100(`"running":2,"residentTokens":1000,"backlogMs":100`), "a"},
 		{"without a price of gaps the first token alone counts", scorers.Cost{TTFTPrice: 1}, "prompt-tokens=4000",
 			h100(`"running":20,"residentTokens":1000`), h100(`"running":2,"residentTokens":1000,"backlogMs":100`), "a"},
-		{"without a price of first tokens the backlog does not count", scorers.Cost{ITLPrice: 1}, "prompt-tokens=1000",
-			h100(`"running":2,"residentTokens":2000`), h100(`"running":1,"residentTokens":1000,"backlogMs":5000`), "b"},
+		{"without a price of first tokens the backlog does not count where nobody runs", scorers.Cost{ITLPrice: 1}, "prompt-tokens=1000",
+			h100(`"running":2,"residentTokens":2000`), h100(`"backlogMs":5000`), "b"},
+		{"for those who run there it adds to this prompt", scorers.Cost{ITLPrice: 1}, "prompt-tokens=1000",
+			h100(`"running":2,"residentTokens":2000`), h100(`"running":1,"residentTokens":1000,"backlogMs":5000`), "a"},
 		{"a slower engine must be emptier", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=1000",
 			`engine-load={"prefillMsPerToken":0.07,"stepMs":15,"promisedTokens":-1,"capacityTokens":-1}`, h100(`"running":6,"residentTokens":6000`), "b"},
 		{"a full cache is waited for", scorers.Cost{TTFTPrice: 1, ITLPrice: 1}, "prompt-tokens=1000",
@@ -82,11 +84,11 @@ func TestCostIsTheSumOfItsParts(t *testing.T) {
 	first, itl, before := 20+30+1.5*7.1, 7.15/0.5, 7.1/0.5
 	gap := func(ms float64) float64 { return 0.1*ms + 9*50/5*math.Pow(ms/50, 5) }
 	own, gaps := first+first*first/100, 100*gap(itl)
-	running := 2*50*(gap(itl)-gap(before)) + 2*5*(gap(itl+30/5)-gap(itl)) // a twentieth of 100 tokens are 5
+	running := 2*50*(gap(itl)-gap(before)) + 2*5*(gap(itl+(10+30)/5)-gap(itl+10/5)) // a twentieth of 100 tokens are 5, half of 20 ms 10
 	coming, displaced := 0.02*first*(1+2*first/100)*30/0.5, 0.5*30*3.0
 	want := 1000 / (1000 + own + gaps + running + coming + displaced)
 	said := pluginstest.Run(t, world, []pluginstest.Part{{Name: "it", Plugin: scorers.NewCost(), Weight: 1}}).Explained["it"][0]
-	if line := "TTFT 61 ms, ITL 14.3 ms; costs wait 97 + gaps 160 + others 222 + place 0; at prices 480 (backlog 20 ms, 0.0300 ms a token, step 7.1 ms, not measured)"; said != line {
+	if line := "TTFT 61 ms, ITL 14.3 ms; costs wait 97 + gaps 160 + others 226 + place 0; at prices 484 (backlog 20 ms, 0.0300 ms a token, step 7.1 ms, not measured)"; said != line {
 		t.Errorf("explained as %q, want %q", said, line)
 	}
 	if got := pluginstest.Score(t, scorers.NewCost(), world)[0]; got < want-1e-9 || got > want+1e-9 {
