@@ -89,7 +89,17 @@ func check(path string, entries []plugins.Entry) checked {
 		c.Problems = append(c.Problems, config.Problem{File: c.File, Severity: config.Error, Code: config.CodeUnreadable, Message: message, Suggestion: suggestion})
 		return c
 	}
-	file, problems := config.Load(data, c.File, entries)
+	return c.load(config.Load(data, c.File, entries))
+}
+
+// checkDefault builds the configuration that applies where none is given.
+func checkDefault(entries []plugins.Entry) checked {
+	file, problems := config.Default(entries)
+	return checked{File: "default configuration", Problems: []config.Problem{}}.load(file, problems)
+}
+
+// load builds what was loaded; file is nil if it did not load.
+func (c checked) load(file *config.File, problems []config.Problem) checked {
 	if file != nil {
 		var more []config.Problem
 		c.built, more = file.Build()

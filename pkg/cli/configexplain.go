@@ -16,18 +16,23 @@ import (
 func configExplainCommand(entries []plugins.Entry) *cobra.Command {
 	var output string
 	c := &cobra.Command{
-		Use:   "explain FILE",
+		Use:   "explain [FILE]",
 		Short: "Say what a configuration means: defaults, order, facts, what is read and seen of a request",
 		Long: "Explain prints what a configuration (- is standard input) becomes: the plugins with all parameters, those that were\n" +
 			"added by default marked; the stages in their order; what each pool's profiles run; who makes which fact for whom;\n" +
-			"what of a request is read and of an answer seen, and for whom. Problems are told as config check tells them.",
-		Example: "  fairlead config explain config.yaml\n  fairlead config explain --output json config.yaml",
-		Args:    cobra.ExactArgs(1),
+			"what of a request is read and of an answer seen, and for whom. Problems are told as config check tells them.\n" +
+			"Without a file it explains the configuration that applies where none is given.",
+		Example: "  fairlead config explain\n  fairlead config explain config.yaml\n  fairlead config explain --output json config.yaml",
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			x, err := explainFile(c.ErrOrStderr(), args[0], entries)
+			of := checkDefault(entries)
+			if len(args) > 0 {
+				of = check(args[0], entries)
+			}
+			x, err := explainChecked(c.ErrOrStderr(), of)
 			if err != nil {
 				return err
 			}
@@ -42,9 +47,8 @@ func configExplainCommand(entries []plugins.Entry) *cobra.Command {
 	return c
 }
 
-// explainFile explains one file, with its problems told.
-func explainFile(problems io.Writer, path string, entries []plugins.Entry) (config.Explanation, error) {
-	c := check(path, entries)
+// explainChecked explains what was checked, with its problems told.
+func explainChecked(problems io.Writer, c checked) (config.Explanation, error) {
 	for _, p := range c.Problems {
 		fmt.Fprintln(problems, p.Report())
 	}

@@ -222,6 +222,9 @@ func bounds(p plugins.Param) string {
 	return ""
 }
 
+// referring are the forms in which the queue names policies, one for each kind.
+var referring = [...]string{"saturationDetectorRef: %s", "usageLimitPolicyRef: %s", "defaultPriorityBand: {fairnessPolicyRef: %s}", "defaultPriorityBand: {orderingPolicyRef: %s}"}
+
 // example returns a configuration that has the plugin, or nothing where one cannot be made of the type alone.
 func example(e plugins.Entry, v any, params []plugins.Param, entries []plugins.Entry) string {
 	var b strings.Builder
@@ -276,6 +279,12 @@ func example(e plugins.Entry, v any, params []plugins.Param, entries []plugins.E
 	texts := []string{b.String()}
 	if picker {
 		texts = append(texts, own+profile+ref) // one that looks at no score
+	}
+	if _, policy := v.(plugins.Policy); policy && !scorer && !filter && !picker {
+		texts = nil // alone it would have no effect
+		for _, form := range referring {
+			texts = append(texts, own+"- type: flow-control\n  parameters:\n    "+fmt.Sprintf(form, e.Type)+"\n- type: queue-scorer\n"+profile+"  - pluginRef: queue-scorer\n")
+		}
 	}
 	for _, text := range texts {
 		file, problems := config.Load([]byte(text), "example", entries)

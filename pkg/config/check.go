@@ -31,6 +31,7 @@ func (r *reader) check(d *document) {
 		switch {
 		case isHandler(it):
 			r.hintf(it.at, "remove it, or name it as a pool's handler", "plugin %q: no pool uses the handler", it.name)
+		case servedBy(it) != "": // whether somebody refers to it shows when it is built
 		case isFilter(it), isScorer(it), isPicker(it):
 			r.hintf(it.at, "remove it, or add it to a profile", "plugin %q: no profile uses it", it.name)
 		}

@@ -81,7 +81,11 @@ func (f *File) Build(ports ...any) (*plugins.Built, []Problem) {
 			r.errorf(pos{}, CodeBuild, "", "%v", e)
 			continue
 		}
-		message, suggestion, _ := strings.Cut(of.Error(), "; ")
+		text := of.Error()
+		if p := f.doc.plugin(of.Plugin); p != nil && f.doc.ofSection(p) && isQueue(p) {
+			text = "flowControl: " + of.Err.Error()
+		}
+		message, suggestion, _ := strings.Cut(text, "; ")
 		r.errorf(f.place(of), CodeBuild, suggestion, "%s", message)
 	}
 	return nil, r.sorted()
@@ -91,7 +95,7 @@ func (f *File) Build(ports ...any) (*plugins.Built, []Problem) {
 func (f *File) warn(r *log, w plugins.Warning) {
 	p, place := f.doc.plugin(w.Plugin), pos{}
 	if p != nil {
-		place = p.at
+		place = f.doc.placeOf(p)
 	}
 	if w.Parameter != "" {
 		name := w.Parameter
@@ -111,10 +115,14 @@ func (f *File) warn(r *log, w plugins.Warning) {
 	r.warnf(place, CodeNoEffect, suggestion, "plugin %q: %s", w.Plugin, message)
 }
 
-// warnOfIdle tells of producers that nobody reads; for other roles the text alone shows it.
+// warnOfIdle tells of producers that nobody reads and policies that nobody refers to; for other roles the text alone shows it.
 func (f *File) warnOfIdle(r *log, l plugins.Layout) {
 	for _, p := range l.Plugins {
 		decl := f.doc.plugin(p.Name)
+		if p.Idle && decl != nil && servedBy(decl) != "" {
+			r.warnf(decl.at, CodeNoEffect, "remove it, or name it in a plugin that takes "+article(servedBy(decl)), "plugin %q: nobody refers to it", p.Name)
+			continue
+		}
 		if p.Idle && decl != nil && makesFacts(decl) && !isFilter(decl) && !isScorer(decl) && !isPicker(decl) && !isHandler(decl) {
 			r.warnf(decl.at, CodeNoEffect, "remove it, or add a plugin that reads what it makes", "plugin %q: nobody reads what it makes", p.Name)
 		}
@@ -150,9 +158,9 @@ func (f *File) place(e *plugins.BuildError) pos {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9')
 	})
 	for _, w := range words {
-		if at, ok := p.given[w]; ok {
+		if at, ok := p.given[w]; ok && at != (pos{}) {
 			return at
 		}
 	}
-	return p.at
+	return f.doc.placeOf(p)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/pkg/plugins"
@@ -151,6 +152,10 @@ func (r *reader) checkSource(p *pluginDecl, v *MetricsSource) {
 // engines reads the specifications of an extractor.
 func (r *reader) engines(p *pluginDecl, v *MetricsExtractor) engines.Choice {
 	choice := engines.Choice{LabelKey: v.EngineLabel, Default: v.DefaultEngine}
+	if err := plugins.LabelName("engineLabelKey", v.EngineLabel); err != nil {
+		message, suggestion, _ := strings.Cut(err.Error(), ": ")
+		r.errorf(p.given["engineLabelKey"], CodeOutOfBounds, "write "+suggestion, "plugin %q: %s", p.name, message)
+	}
 	place := p.given["engineConfigs"]
 	for i, e := range v.Engines {
 		where := fmt.Sprintf("plugin %q: engineConfigs[%d]", p.name, i)

@@ -47,7 +47,7 @@ func TestEveryConfigurationSurvivesItsEffectiveText(t *testing.T) {
 		for i := range rapid.IntRange(1, 4).Draw(rt, "scorers") {
 			scorers = append(scorers, fmt.Sprintf("s%d", i))
 			parameters = append(parameters, fmt.Sprintf("{full: %d, share: %v, wait: %dms, size: %d, names: [%s], tiers: [{name: %s}], weights: {%s: %d}}",
-				rapid.IntRange(1, 1000).Draw(rt, "full"), rapid.Float64Range(0, 1).Draw(rt, "share"), rapid.IntRange(1, 1<<40).Draw(rt, "wait"),
+				rapid.IntRange(1, 1000).Draw(rt, "full"), rapid.Float64Range(0, 1).Draw(rt, "share"), rapid.IntRange(1, 1<<39).Draw(rt, "wait"),
 				rapid.Int64().Draw(rt, "size"), quoted(strings.TrimSpace(scalar().Draw(rt, "name"))), quoted(strings.TrimSpace(scalar().Draw(rt, "tier"))),
 				quoted(scalar().Draw(rt, "key")), rapid.Int32().Draw(rt, "value")))
 		}

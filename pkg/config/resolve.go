@@ -156,6 +156,14 @@ func ordered(p *pluginDecl) bool {
 	return false
 }
 
+// article puts "a" or "an" before what a policy serves as.
+func article(serves string) string {
+	if strings.HasPrefix(serves, "o") {
+		return "an " + serves
+	}
+	return "a " + serves
+}
+
 // role says what p is, for messages.
 func role(p *pluginDecl) string {
 	switch {
@@ -172,7 +180,7 @@ func role(p *pluginDecl) string {
 	case makesFacts(p):
 		return "a producer"
 	case servedBy(p) != "":
-		return "a " + servedBy(p)
+		return article(servedBy(p))
 	}
 	return "none of filter, scorer and picker"
 }

@@ -40,7 +40,7 @@ func TestProblemsOfSectionsOfOtherPickers(t *testing.T) {
 			"11:1: warning: flowControl has no effect but for its saturationDetector: the gate flowControl is off, and requests are not queued; add featureGates: [flowControl], or remove it"}},
 		{"a saturation detector as it was before it was a plugin", with("", "saturationDetector: {queueDepthThreshold: 5, kvCacheUtilThreshold: 0.8}\n"), []string{oldPlace}},
 		{"thresholds out of bounds", with("", "saturationDetector: {queueDepthThreshold: 0}\n"), []string{
-			oldPlace, `9:43: plugin "utilization-detector": queueDepthThreshold is 0; at least 1`}},
+			oldPlace, `9:43: saturationDetector: queueDepthThreshold is 0; at least 1`}},
 		{"thresholds beside a plugin", with("- type: utilization-detector\n", "saturationDetector: {pluginRef: utilization-detector, queueDepthThreshold: 3}\n"), []string{
 			"10:1: saturationDetector has pluginRef and thresholds of its own; keep pluginRef, and give the thresholds to the plugin that it names",
 			strings.Replace(oldPlace, "9:", "10:", 1)}},
@@ -67,11 +67,11 @@ flowControl:
   priorityBands: [{maxRequests: 3}, {priority: 1, maxRequests: many}]
 `), []string{
 			"10:1: flowControl: priorityBands[0]: priority is missing; add priority",
-			`11:16: plugin "flow-control": maxRequests is -1; at least 0`,
-			`12:22: plugin "flow-control": defaultRequestTTL is "soon"; write a duration with its unit, such as 500ms or 2m`,
-			`13:35: saturationDetector: pluginRef: no plugin is named "fcfs-ordering-policy"`,
+			`11:16: flowControl: maxRequests is -1; at least 0`,
+			`12:22: flowControl: defaultRequestTTL is "soon"; write a duration with its unit, such as 500ms or 2m`,
+			`13:35: saturationDetector: pluginRef: "fcfs-ordering-policy" is an ordering policy; name a saturation detector`,
 			`14:44: flowControl: defaultPriorityBand: fairnessPolicyRef: no plugin is named "turns"`,
-			`15:64: plugin "flow-control": priorityBands[0].maxRequests is "many"; write a quantity, such as 64, 512Mi or 2G`}},
+			`15:64: flowControl: priorityBands[0].maxRequests is "many"; write a quantity, such as 64, 512Mi or 2G`}},
 		{"flow control that revokes what runs", with("- type: sheddable-eviction-filter\n- type: priority-then-time-eviction-order-policy\n", "featureGates: [flowControl]\nflowControl: {enableEviction: true}\n"), nil},
 		{"flow control beside a queue", with("- type: flow-control\n", "featureGates: [flowControl]\n"), []string{
 			"10:16: llm-d's flow control is asked for beside a queue that is declared as a plugin; remove one of the two"}},

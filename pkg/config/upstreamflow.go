@@ -207,11 +207,15 @@ func (r *reader) flowPolicy(d *document, ref *yaml.Node, typ, where string, entr
 			}
 			return ""
 		}
+		if other := servesOf(name, entries); other != "" {
+			r.errorf(at(ref), CodeWrongRole, "name "+article(serves), "%s: %q is %s", where, name, article(other))
+			return ""
+		}
 		r.errorf(at(ref), CodeUndefined, didYouMeanOr(name, d.pluginNames(func(p *pluginDecl) bool { return servedBy(p) == serves })),
 			"%s: no plugin is named %q", where, name)
 		return ""
 	} else if p.kind != nil && servedBy(p) != serves {
-		r.errorf(at(ref), CodeWrongRole, "name a "+serves, "%s: %q (%s) is %s", where, p.name, p.typ, role(p))
+		r.errorf(at(ref), CodeWrongRole, "name "+article(serves), "%s: %q (%s) is %s", where, p.name, p.typ, role(p))
 		return ""
 	}
 	return name
@@ -249,7 +253,7 @@ func (r *reader) detectorName(d *document, decl *detectorDecl, entries []plugins
 			set(params, name, v)
 		}
 	}
-	r.give(it, params)
+	r.give(it, params, "saturationDetector")
 	return it.name
 }
 
@@ -259,16 +263,33 @@ func (r *reader) stage(d *document, typ string, params *yaml.Node, entries []plu
 	if it == nil {
 		return
 	}
-	r.give(it, params)
+	r.give(it, params, "flowControl")
 	if d.stagesGiven {
 		d.stages = append(d.stages, refDecl{ref: it.name})
 	}
 }
 
-// give decodes the parameters of a plugin that was added.
-func (r *reader) give(p *pluginDecl, params *yaml.Node) {
+// give decodes the parameters of a plugin that was added. where is what of the text they come from.
+func (r *reader) give(p *pluginDecl, params *yaml.Node, where string) {
 	p.params = params
-	r.decode(params, plugins.Params(p.value), fmt.Sprintf("plugin %q", p.name), "", p)
+	r.decode(params, plugins.Params(p.value), where, "", p)
+}
+
+// ofSection reports whether a plugin was added for llm-d's section or gate.
+func (d *document) ofSection(p *pluginDecl) bool {
+	return p.at == (pos{}) && (isQueue(p) || servedBy(p) != "")
+}
+
+// placeOf returns where a plugin is declared; of one that was added for llm-d's section, where that stands, or what asks for it.
+func (d *document) placeOf(p *pluginDecl) pos {
+	if d.ofSection(p) {
+		for _, at := range []pos{d.upstream.flow.at, d.upstream.flowControlAt, d.upstream.detector.at} {
+			if at != (pos{}) {
+				return at
+			}
+		}
+	}
+	return p.at
 }
 
 // set puts a value into a table.

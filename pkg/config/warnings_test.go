@@ -53,6 +53,10 @@ func TestParametersWithoutEffectAreTold(t *testing.T) {
 	for _, row := range []struct{ name, plugin, want string }{
 		{"a scale without weight", "{type: prefix-cache-scorer, parameters: {matchLengthScaleTokens: 100}}", "matchLengthScaleTokens has no effect while matchLengthWeight is 0"},
 		{"a scale with a weight", "{type: prefix-cache-scorer, parameters: {matchLengthScaleTokens: 100, matchLengthWeight: 1}}", ""},
+		{"no weight of either latency", "{type: latency-scorer, parameters: {ttftWeight: 0, tpotWeight: 0}}", "ttftWeight is 0 and tpotWeight as well, so that the time to first token counts alone; give one of them a weight"},
+		{"a weight of one latency", "{type: latency-scorer, parameters: {ttftWeight: 0}}", ""},
+		{"nothing to stand in for predictions", "{type: latency-scorer, parameters: {compositeKVWeight: 0, compositeQueueWeight: 0, compositePrefixWeight: 0}}", "compositeKVWeight is 0 and so are the other two"},
+		{"something to stand in", "{type: latency-scorer, parameters: {compositeKVWeight: 0, compositeQueueWeight: 0}}", ""},
 		{"a throughput without a bound on its use", "{type: prefix-cache-affinity-filter, parameters: {maxTTFTPenaltyMs: 0, peakPrefillThroughput: 100}}", "peakPrefillThroughput has no effect while maxTTFTPenaltyMs is 0"},
 		{"a filter that never filters", "{type: prefix-cache-affinity-filter, parameters: {explorationProbability: 1}}", "explorationProbability is 1 and every request passes unfiltered"},
 		{"the other strategy's parameters", "{type: session-affinity-scorer, parameters: {sessionIdConfig: {maxSessions: 5}}}", "sessionIdConfig has no effect with strategy encoded_endpoint_header"},

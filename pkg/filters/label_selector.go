@@ -93,7 +93,7 @@ func prefixed(where string, err error) error {
 }
 
 func (e *LabelExpression) check() error {
-	if err := checkKey(e.Key); err != nil {
+	if err := plugins.LabelName("key", e.Key); err != nil {
 		return err
 	}
 	switch e.Operator {
@@ -109,51 +109,11 @@ func (e *LabelExpression) check() error {
 		return fmt.Errorf("operator of label %q is %q; one of In, NotIn, Exists, DoesNotExist", e.Key, e.Operator)
 	}
 	for _, v := range e.Values {
-		if v != "" && !word(v) {
+		if !plugins.IsLabelValue(v) {
 			return fmt.Errorf("value %q of label %q cannot be a label's value: at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit", v, e.Key)
 		}
 	}
 	return nil
-}
-
-// checkKey holds a key to the syntax of Kubernetes: [DNS subdomain of at most 253 "/"] name.
-func checkKey(key string) error {
-	domain, name, has := strings.Cut(key, "/")
-	if !has {
-		domain, name = "", key
-	}
-	if !word(name) || has && !subdomain(domain) {
-		return fmt.Errorf("key %q cannot be a label's name: an optional DNS name and '/', then at most 63 letters, digits, '-', '_' and '.', beginning and ending with a letter or digit", key)
-	}
-	return nil
-}
-
-func word(s string) bool {
-	if s == "" || len(s) > 63 || !alphanumeric(s[0]) || !alphanumeric(s[len(s)-1]) {
-		return false
-	}
-	for i := range len(s) {
-		if !alphanumeric(s[i]) && s[i] != '-' && s[i] != '_' && s[i] != '.' {
-			return false
-		}
-	}
-	return true
-}
-
-func subdomain(s string) bool {
-	if len(s) > 253 || strings.ToLower(s) != s || strings.Contains(s, "_") {
-		return false
-	}
-	for part := range strings.SplitSeq(s, ".") {
-		if !word(part) {
-			return false
-		}
-	}
-	return true
-}
-
-func alphanumeric(b byte) bool {
-	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9'
 }
 
 // Structural says that what is removed can never serve.

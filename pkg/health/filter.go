@@ -1,6 +1,7 @@
 package health
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/fairlead/fairlead/pkg/plugins"
@@ -98,6 +99,14 @@ func (f *Filter) Provision(b *plugins.Builder) error {
 	f.wards = make([]*ward, len(b.Pools))
 	for i := range f.wards {
 		f.wards[i] = newWard()
+	}
+	for _, base := range []struct {
+		name string
+		is   time.Duration
+	}{{"ejectBase", f.EjectBase}, {"unreachableBase", f.UnreachableBase}} {
+		if base.is > f.EjectMax {
+			return fmt.Errorf("%s is %v, and ejectMax %v bounds it; lower %s, or raise ejectMax", base.name, base.is, f.EjectMax, base.name)
+		}
 	}
 	return nil
 }

@@ -150,7 +150,11 @@ func Refer[T any](b *Builder, name string) (T, error) {
 		return none, fmt.Errorf("no plugin is named %q; declare it under plugins", name)
 	}
 	if t, ok := it.value.(T); ok {
+		b.it.refers = append(b.it.refers, it)
 		return t, nil
+	}
+	if p, ok := it.value.(Policy); ok {
+		return none, fmt.Errorf("plugin %q (%s) serves as %s; name one that can serve here", name, it.typ, p.Serves())
 	}
 	return none, fmt.Errorf("plugin %q is of type %s, which cannot serve here", name, it.typ)
 }
@@ -209,6 +213,7 @@ type instance struct {
 	needs     []int32 // what it reads: what it needs, and what it uses where somebody provides it
 	uses      []int32 // what it reads only where somebody provides it
 	provides  []int32
+	refers    []*instance // those that its parameters name
 	clash     error
 	warnings  []Warning
 	added     bool // by default, not by the configuration
@@ -314,7 +319,7 @@ func assemble(spec Spec, specs []PluginSpec, given int, ports []any) (*Built, []
 		b.instances = append(b.instances, &instance{name: p.Name, typ: p.Type, value: v, added: i >= given, index: i + 1})
 	}
 	provision := func(it *instance, told bool) {
-		it.needs, it.uses, it.provides, it.clash, it.warnings = nil, nil, nil, nil, nil
+		it.needs, it.uses, it.provides, it.refers, it.clash, it.warnings = nil, nil, nil, nil, nil, nil
 		if p, ok := it.value.(Provisioner); ok {
 			if err := errors.Join(p.Provision(&Builder{Name: it.name, Pools: spec.Pools, Objectives: spec.Objectives, built: b, it: it}), it.clash); err != nil && told {
 				errs = append(errs, &BuildError{it.name, err})

@@ -430,6 +430,12 @@ func TestPromptTokensIsKnownToTheFramework(t *testing.T) {
 // refers names another plugin.
 type refers struct{ to string }
 
+// ordering is a policy that settles, as those do that count what tenants had.
+type ordering struct{}
+
+func (ordering) Serves() string                           { return "ordering policy" }
+func (ordering) Settle(*plugins.Request, plugins.Outcome) {}
+
 func (r *refers) Provision(b *plugins.Builder) error {
 	_, err := plugins.Refer[plugins.Picker](b, r.to)
 	return err
@@ -439,11 +445,13 @@ func TestReferFindsAPluginByName(t *testing.T) {
 	for _, r := range []struct{ name, to, want string }{
 		{"one that serves", "picker", ""},
 		{"one of another kind", "self", `plugin "self" is of type self, which cannot serve here`},
+		{"a policy of another kind", "order", `plugin "order" (order) serves as ordering policy; name one that can serve here`},
 		{"one that is not there", "ghost", `no plugin is named "ghost"; declare it under plugins`},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			c := configure(named{"picker", first{}})
 			c.add(named{"self", &refers{r.to}})
+			c.add(named{"order", ordering{}})
 			_, err := plugins.Build(c.Spec, nil)
 			if got := fmt.Sprint(err); r.want == "" && err != nil || !strings.Contains(got, r.want) {
 				t.Errorf("got %v, want %q", err, r.want)

@@ -19,7 +19,7 @@ type Layout struct {
 	Wants []WantLayout `json:"wantsOfAnswers,omitempty"`
 }
 
-// PluginLayout is one plugin. One that no pool runs is idle.
+// PluginLayout is one plugin. One that no pool runs, and nobody who runs refers to, is idle.
 type PluginLayout struct {
 	Name  string `json:"name"`
 	Type  string `json:"type"`
@@ -94,7 +94,7 @@ func (b *Built) Layout() Layout {
 	ran := map[*instance]bool{}
 	for phase := range b.stages {
 		for _, it := range b.stages[phase] {
-			ran[it] = true
+			it.runs(ran)
 			s := it.value.(Stage)
 			reads := stageReads(s)
 			l.Stages = append(l.Stages, StageLayout{it.name, s.Phase().String(), reads.String()})
@@ -113,9 +113,22 @@ func (b *Built) Layout() Layout {
 	return l
 }
 
-// acts reports whether a plugin runs whatever pools there are.
+// runs marks in ran an instance, and those that it refers to.
+func (it *instance) runs(ran map[*instance]bool) {
+	if ran[it] {
+		return
+	}
+	ran[it] = true
+	for _, other := range it.refers {
+		other.runs(ran)
+	}
+}
+
+// acts reports whether a plugin runs whatever pools there are. A policy runs where another plugin refers to it.
 func acts(it *instance) bool {
 	switch it.value.(type) {
+	case Policy:
+		return false
 	case Settler, Ticker:
 		return !it.makesFacts()
 	}
@@ -134,7 +147,7 @@ func (l *Layout) reader(name string, reads Reads, why string) {
 func (p *Plan) layout(l *Layout, ran map[*instance]bool) PoolLayout {
 	named := func(list []*instance) (out []string) {
 		for _, it := range list {
-			ran[it] = true
+			it.runs(ran)
 			out = append(out, it.name)
 		}
 		return out
@@ -142,16 +155,16 @@ func (p *Plan) layout(l *Layout, ran map[*instance]bool) PoolLayout {
 	out := PoolLayout{Name: p.Pool.Name, Models: p.Pool.Models, Handler: p.handler.name, Describers: named(p.describers),
 		Producers: named(p.producers), Observers: named(p.observers), Admitters: named(p.admitters), RequestHooks: named(p.commits), ResponseHooks: named(p.responds),
 		AttemptHooks: named(p.attempts), AnswerHooks: named(p.answers)}
-	ran[p.handler] = true
+	p.handler.runs(ran)
 	for _, prof := range p.profiles {
 		pl := ProfileLayout{Name: prof.name, Filters: named(prof.filters), Picker: prof.picker.name}
-		ran[prof.picker] = true
+		prof.picker.runs(ran)
 		sum := 0.0
 		for _, s := range prof.scorers {
 			sum += s.weight
 		}
 		for _, s := range prof.scorers {
-			ran[s.instance] = true
+			s.instance.runs(ran)
 			share := 0.0
 			if sum > 0 {
 				share = s.weight / sum

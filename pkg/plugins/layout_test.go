@@ -59,3 +59,37 @@ func TestLayout(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// heeds scores by what a policy says.
+type heeds struct{ wary }
+
+func (heeds) Provision(b *plugins.Builder) error {
+	_, err := plugins.Refer[plugins.Policy](b, "named")
+	return err
+}
+
+// A policy runs where somebody who runs refers to it, and is idle else, though it settles every request.
+func TestLayoutOfPolicies(t *testing.T) {
+	plugin := func(name string, v any) plugins.PluginSpec {
+		return plugins.PluginSpec{Name: name, Type: name, Construct: func() (any, error) { return v, nil }}
+	}
+	for _, r := range []struct {
+		profile string
+		named   bool
+	}{{"heeding", true}, {"other", false}} {
+		built, err := plugins.Build(plugins.Spec{
+			Plugins: []plugins.PluginSpec{plugin("first", leader{}), plugin("heeds", heeds{}), plugin("wary", wary{}), plugin("most", most{}), plugin("named", ordering{}), plugin("idle", ordering{})},
+			Profiles: []plugins.ProfileSpec{{Name: "heeding", Plugins: []plugins.RefSpec{{Ref: "heeds", Weight: 1}, {Ref: "most"}}},
+				{Name: "other", Plugins: []plugins.RefSpec{{Ref: "wary", Weight: 1}, {Ref: "most"}}}},
+			Pools: []plugins.PoolSpec{{Name: "default", Profiles: []string{r.profile}, Handler: "first"}},
+		}, []plugins.Entry{plugins.Plugin("maker", func() *maker { return &maker{} }).Default(plugins.CachedBlocks.Name)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range built.Layout().Plugins {
+			if want := p.Name == "idle" || p.Name == "named" && !r.named; (p.Name == "idle" || p.Name == "named") && p.Idle != want {
+				t.Errorf("profile %s: %s is idle: %v, want %v", r.profile, p.Name, p.Idle, want)
+			}
+		}
+	}
+}

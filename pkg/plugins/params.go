@@ -37,7 +37,8 @@ func (k ParamKind) String() string {
 //
 // A parameter is an exported field with a json tag that gives its name. The schema tag holds, separated by commas:
 //
-//	min=V, max=V  inclusive bounds; of a text its length in bytes, of a list or table the number of items
+//	min=V, max=V  inclusive bounds; of a text its length in bytes, of a list or table the number of items. A duration without
+//	              a bound of its own has that of longestDuration, either way
 //	enum=a|b      the texts that are allowed; of a list or table those allowed as items
 //	required      the configuration must give it
 //	was=old|older deprecated names, still accepted
@@ -451,10 +452,20 @@ func (p Param) SetString(to string) error {
 	return nil
 }
 
+// longestDuration bounds durations that have no bound of their own, and their negatives: a few of them added to an instant are one still.
+const longestDuration = 20 * 365 * 24 * time.Hour
+
 // within holds v against the bounds.
 func (p Param) within(v reflect.Value, shown string) error {
 	unit := ""
 	switch p.Kind {
+	case ParamDuration:
+		switch d := time.Duration(v.Int()); {
+		case p.Max == "" && d > longestDuration:
+			return fmt.Errorf("%s is %s; at most %.0fh", p.Path, shown, longestDuration.Hours())
+		case p.Min == "" && d < -longestDuration:
+			return fmt.Errorf("%s is %s; at least -%.0fh", p.Path, shown, longestDuration.Hours())
+		}
 	case ParamList, ParamMap:
 		unit, shown = " items", fmt.Sprintf("%d items long", v.Len())
 	case ParamString:

@@ -1,6 +1,7 @@
 package producers
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -85,7 +86,7 @@ func NewCapacityClass() *CapacityClass {
 	}
 }
 
-// Provision says what is made.
+// Provision says what is made, and refuses classes of one name and what no label can be called.
 func (p *CapacityClass) Provision(b *plugins.Builder) error {
 	p.class = plugins.Provides(b, plugins.CapacityClasses)
 	p.pools = make([]classes, len(b.Pools))
@@ -97,7 +98,8 @@ func (p *CapacityClass) Provision(b *plugins.Builder) error {
 		}
 		seen[name] = true
 	}
-	return nil
+	return errors.Join(plugins.LabelName("product", p.Product), plugins.LabelName("config", p.Config), plugins.LabelName("replicas", p.Replicas),
+		plugins.LabelName("memory", p.Memory), plugins.LabelName("annotation", p.Annotation))
 }
 
 // Produce fills in the class of each endpoint. Labels are read once per membership.

@@ -1,6 +1,7 @@
 package producers
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/fairlead/fairlead/pkg/plugins"
@@ -44,11 +45,11 @@ func NewTopology() *Topology {
 	}
 }
 
-// Provision says what is made.
+// Provision says what is made, and refuses what no label can be called.
 func (t *Topology) Provision(b *plugins.Builder) error {
 	t.where = plugins.Provides(b, plugins.Localities)
 	t.pools = make([]places, len(b.Pools))
-	return nil
+	return errors.Join(plugins.LabelName("hostname", t.Hostname), plugins.LabelName("rack", t.Rack), plugins.LabelName("zone", t.Zone), plugins.LabelName("region", t.Region))
 }
 
 // Produce fills in where each endpoint is. Labels are read once per membership.

@@ -41,11 +41,11 @@ func NewContextLength() *ContextLength {
 	return &ContextLength{Label: "llm-d.ai/context-length-range"}
 }
 
-// Provision says what is read.
+// Provision says what is read, and refuses what no label can be called.
 func (l *ContextLength) Provision(b *plugins.Builder) error {
 	l.labels = plugins.Needs(b, plugins.Labels)
 	l.prompt = plugins.Needs(b, plugins.PromptTokens)
-	return nil
+	return plugins.LabelName("label", l.Label)
 }
 
 // Filter clears the bit of every candidate whose range does not contain the prompt's length, if that is asked for.

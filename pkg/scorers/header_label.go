@@ -20,10 +20,13 @@ var _ plugins.Scorer = (*HeaderLabel)(nil)
 // NewHeaderLabel returns a HeaderLabel; both parameters must be given.
 func NewHeaderLabel() *HeaderLabel { return &HeaderLabel{} }
 
-// Provision says what Score reads, and refuses what is no header's name.
+// Provision says what Score reads, and refuses what is no header's or label's name.
 func (h *HeaderLabel) Provision(b *plugins.Builder) error {
 	name, err := plugins.HeaderName("headerName", h.HeaderName)
 	if err != nil {
+		return err
+	}
+	if err := plugins.LabelName("labelKey", h.LabelKey); err != nil {
 		return err
 	}
 	h.header = plugins.Needs(b, plugins.HeaderValue(name))

@@ -23,7 +23,7 @@ import (
 //
 // Without predictions the free share of the KV cache, the queue and the cached share of the prompt stand in, by their weights.
 type Latency struct {
-	// TTFTWeight is the weight of the time to first token.
+	// TTFTWeight is the weight of the time to first token. Where both weights are 0, it counts alone.
 	TTFTWeight float64 `json:"ttftWeight" schema:"min=0"`
 
 	// TPOTWeight is the weight of the time between tokens.
@@ -33,7 +33,8 @@ type Latency struct {
 	// free for who needs them; or most.
 	HeadroomSelectionStrategy string `json:"headroomSelectionStrategy" schema:"enum=least|most"`
 
-	// CompositeKVWeight is the weight of the free share of the cache where nothing is predicted.
+	// CompositeKVWeight is the weight of the free share of the cache where nothing is predicted. Where all three weights are 0, it
+	// counts alone.
 	CompositeKVWeight float64 `json:"compositeKVWeight" schema:"min=0"`
 
 	// CompositeQueueWeight is that of the queue, from the longest, 0, to none, 1.
@@ -75,6 +76,12 @@ func (l *Latency) Provision(b *plugins.Builder) error {
 	l.ttftTarget, l.itlTarget = plugins.Needs(b, plugins.TTFTTarget), plugins.Needs(b, plugins.ITLTarget)
 	l.flying, l.queued, l.usage = plugins.Needs(b, plugins.InFlightRequests), plugins.Needs(b, plugins.QueuedRequests), plugins.Needs(b, plugins.KVUsage)
 	l.blocks, l.total = plugins.Needs(b, plugins.CachedBlocks), plugins.Needs(b, plugins.PromptBlocks)
+	if l.TTFTWeight+l.TPOTWeight == 0 {
+		b.Warn("ttftWeight", "ttftWeight is 0 and tpotWeight as well, so that the time to first token counts alone; give one of them a weight")
+	}
+	if l.CompositeKVWeight+l.CompositeQueueWeight+l.CompositePrefixWeight == 0 {
+		b.Warn("compositeKVWeight", "compositeKVWeight is 0 and so are the other two, so that the free share of the cache counts alone; give one of them a weight")
+	}
 	if err := plugins.CheckProducer(b, plugins.PredictedTTFT, "latencyPredictionInfoProducerName", l.LatencyPredictionInfoProducerName); err != nil {
 		return err
 	}
