@@ -460,3 +460,54 @@ type only struct{}
 func (only) Handle(c *plugins.Cycle) ([]plugins.Leg, *reason.Refusal) {
 	return append(c.Legs(), plugins.Leg{Profile: "p", Result: c.Run("p")}), nil
 }
+
+// An endpoint in whose engine requests wait, and which generates as fast as others, is full and not slow; one that generates slowly
+// besides, or in whose engine nobody waits, is slow.
+func TestFullIsNotSlow(t *testing.T) {
+	for _, r := range []struct {
+		name       string
+		waiting    int32
+		generating time.Duration // of b's answers; others take 500 ms
+		want       string
+	}{
+		{"requests wait there", 5, 500 * time.Millisecond, ""},
+		{"requests wait there, and it generates half as fast", 5, time.Second, ""},
+		{"requests wait there, and it generates slowly, if not so slowly that it were out for that alone", 5, 1800 * time.Millisecond, "b:ejected"},
+		{"requests wait there, and it generates a tenth as fast", 5, 5 * time.Second, "b:ejected"},
+		{"nobody waits there", 0, 500 * time.Millisecond, "b:ejected"},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			w := newWard(t, func(f *health.Filter) { f.Window = time.Minute })
+			answers := func(name string, first, rest time.Duration) {
+				s := openai.NewSummary()
+				s.Complete, s.Stream, s.PromptTokens = true, true, 100
+				var sent *pluginstest.Sent
+				for sent == nil {
+					if one := w.Send(s); one.Picked[0] == name {
+						sent = one
+					} else {
+						one.End(reason.ClientAborted)
+					}
+				}
+				w.pass(first)
+				sent.Request.Status = 200
+				sent.Answer(name)
+				w.pass(rest)
+				sent.EndAs(plugins.Outcome{Served: sent.Request.Served, Prompt: 100, Cached: 0, Out: 50})
+			}
+			for range 12 {
+				for _, name := range []string{"a", "c", "d"} {
+					answers(name, 50*time.Millisecond, 500*time.Millisecond)
+				}
+				sample := pool.NoSample()
+				sample.At, sample.Waiting, sample.Running = w.Now, r.waiting, 10
+				w.Pool.Observe(w.Now, w.Ref("b"), sample)
+				if strings.Contains(w.is(), "b:") {
+					break
+				}
+				answers("b", time.Second, r.generating)
+			}
+			w.want(r.want)
+		})
+	}
+}

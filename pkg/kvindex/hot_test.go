@@ -219,3 +219,24 @@ func BenchmarkObserve(b *testing.B) {
 		}
 	})
 }
+
+// Where a prefix has long been hot and nobody could take it, the copies come one after the other all the same: the first takes 4,096 tokens
+// of 0.1 ms, and the second is not sent before.
+func TestOneCopyAtATime(t *testing.T) {
+	g := newHotRig(t, nil)
+	g.engines.backlog = map[string]float64{"b": 10, "c": 10, "d": 10} // more than the one that has it
+	if got := copied(g.ask(4000, 2500*time.Microsecond, "x")); len(got) != 0 || g.follow.told.Target < 4 || g.follow.told.Holders != 1 {
+		t.Fatalf("copies went to %v; of the prefix is known %+v", got, g.follow.told)
+	}
+	g.engines.backlog = map[string]float64{"a": 1000}
+	picked := g.ask(1000, 2500*time.Microsecond, "x")
+	at := []int{}
+	for i, name := range picked {
+		if name != "a" {
+			at = append(at, i)
+		}
+	}
+	if len(at) < 2 || at[0] != 0 || at[1]-at[0] < 160 {
+		t.Errorf("copies were made with requests %v, want the first at once and the second 160 later", at)
+	}
+}
