@@ -28,6 +28,7 @@ func TestProblemsOfSectionsOfOtherPickers(t *testing.T) {
 			"9:1: warning: flowControl has no effect: the gate flowControl is off, and requests are not queued; add featureGates: [flowControl], or remove it"}},
 		{"mistyped flow control", with("", "flowControl:\n  maxByte: 1Gi\n  priorityBands: [{prio: 1}]\n  saturationDetector: {pluginRef: queue-scorer}\n"), []string{
 			"9:1: warning: flowControl has no effect but for its saturationDetector: the gate flowControl is off, and requests are not queued; add featureGates: [flowControl], or remove it",
+			"9:1: flowControl: priorityBands[0]: priority is missing; add priority",
 			`10:3: flowControl: unknown field "maxByte"; did you mean "maxBytes"?`,
 			`11:20: flowControl: priorityBands[0]: unknown field "prio"; one of priority, maxBytes, maxRequests, fairnessPolicyRef, orderingPolicyRef`,
 			`12:35: saturationDetector: pluginRef: "queue-scorer" (queue-scorer) is a scorer; name a saturation detector`}},
@@ -72,6 +73,27 @@ flowControl:
 			`13:35: saturationDetector: pluginRef: "fcfs-ordering-policy" is an ordering policy; name a saturation detector`,
 			`14:44: flowControl: defaultPriorityBand: fairnessPolicyRef: no plugin is named "turns"`,
 			`15:64: flowControl: priorityBands[0].maxRequests is "many"; write a quantity, such as 64, 512Mi or 2G`}},
+		{"flow control that cannot be, while its gate is off", with("", `flowControl:
+  maxRequests: -1
+  noEndpointRequestTTL: 3
+  usageLimitPolicyPluginRef: [a]
+  defaultPriorityBand: {priority: banana, maxBytes: many, fairnessPolicyRef: a policy that is not there}
+  defaultNegativePriorityBand: {priority: -3}
+  priorityBands: [{priority: 1}, {priority: one}, {priority: 1.0, orderingPolicyRef: 7}]
+`), []string{
+			"9:1: warning: flowControl has no effect: the gate flowControl is off, and requests are not queued; add featureGates: [flowControl], or remove it",
+			"10:16: flowControl: maxRequests is -1; at least 0",
+			"11:25: flowControl: noEndpointRequestTTL is 3; write a duration with its unit, such as 500ms or 2m",
+			"12:30: flowControl: usageLimitPolicyPluginRef is a list; write text",
+			`13:35: flowControl: defaultPriorityBand: priority is the text "banana"; write a number, without quotes`,
+			`13:53: flowControl: defaultPriorityBand.maxBytes is "many"; write a quantity, such as 64, 512Mi or 2G`,
+			"14:43: warning: flowControl: defaultNegativePriorityBand: priority -3 has no effect: bands are made like it for all priorities that are not listed; remove it, or list the band under priorityBands",
+			`15:45: flowControl: priorityBands[1]: priority is the text "one"; write a number, without quotes`,
+			"15:62: flowControl: priorityBands[2]: priority 1 is that of priorityBands[0]; keep one of the two",
+			`15:86: flowControl: priorityBands[2]: orderingPolicyRef is the number 7, not text; write it in quotes: "7"`}},
+		{"flow control with a priority in a template", with("", "featureGates: [flowControl]\nflowControl:\n  defaultPriorityBand: {priority: 3}\n  defaultNegativePriorityBand: {priority: 0}\n  priorityBands: [{priority: 2}, {priority: 2}]\n"), []string{
+			"11:35: warning: flowControl: defaultPriorityBand: priority 3 has no effect: bands are made like it for all priorities that are not listed; remove it, or list the band under priorityBands",
+			"13:45: flowControl: priorityBands[1]: priority 2 is that of priorityBands[0]; keep one of the two"}},
 		{"flow control that revokes what runs", with("- type: sheddable-eviction-filter\n- type: priority-then-time-eviction-order-policy\n", "featureGates: [flowControl]\nflowControl: {enableEviction: true}\n"), nil},
 		{"flow control beside a queue", with("- type: flow-control\n", "featureGates: [flowControl]\n"), []string{
 			"10:16: llm-d's flow control is asked for beside a queue that is declared as a plugin; remove one of the two"}},
@@ -233,6 +255,11 @@ func TestFlowControlOfLlmd(t *testing.T) {
 			"fairnessPolicyRef: global-strict-fairness-policy", "orderingPolicyRef: fcfs-ordering-policy", "maxRequests: 5k", "maxBytes: 1G"}},
 		{"a time to wait of its own", "featureGates: [flowControl]\nflowControl: {defaultRequestTTL: 0s, noEndpointRequestTTL: 5s}\n",
 			[]string{"defaultRequestTTL: 0s", "noEndpointRequestTTL: 5s"}},
+		{"a template of bands below 0", "featureGates: [flowControl]\nflowControl: {defaultNegativePriorityBand: {maxRequests: 7, fairnessPolicyRef: round-robin-fairness-policy}}\n",
+			[]string{"defaultNegativePriorityBand:", `maxRequests: "7"`, "fairnessPolicyRef: round-robin-fairness-policy"}},
+		{"bounds of 0 are the defaults", "featureGates: [flowControl]\nflowControl: {priorityBands: [{priority: 3, maxRequests: 0, maxBytes: 0, fairnessPolicyRef: round-robin-fairness-policy}]}\n",
+			[]string{"priority: 3\n          maxRequests: 5k\n          maxBytes: 1G\n          fairnessPolicyRef: round-robin"}},
+		{"no gate, a section alone", "flowControl: {maxRequests: 3}\n", []string{"type: priority-shedding", "saturationDetectorRef: utilization-detector"}},
 		{"no gate, a detector", "saturationDetector: {queueDepthThreshold: 7}\n", []string{"type: priority-shedding", "queueDepthThreshold: 7"}},
 	} {
 		t.Run(r.name, func(t *testing.T) {

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strconv"
 
 	"go.yaml.in/yaml/v3"
 
@@ -116,6 +117,7 @@ func (r *reader) flow(d *document, entries []plugins.Entry) {
 			rest = "flowControl has no effect but for its saturationDetector: the gate flowControl is off"
 		}
 		r.warnf(u.flow.at, CodeNoEffect, "add featureGates: [flowControl], or remove it", "%s, and requests are not queued", rest)
+		r.flowForm(&u.flow, entries)
 	}
 	switch {
 	case slices.ContainsFunc(d.plugins, isQueue):
@@ -129,17 +131,42 @@ func (r *reader) flow(d *document, entries []plugins.Entry) {
 		r.flowQueue(d, detector, entries)
 	case detector.at != (pos{}) || u.flow.at != (pos{}) && d.version != OwnVersion:
 		params := &yaml.Node{Kind: yaml.MappingNode}
-		r.setRef(d, params, "saturationDetectorRef", r.detectorName(d, detector, entries), pos{})
+		r.setRef(params, "saturationDetectorRef", r.detectorName(d, detector, entries), pos{})
 		r.stage(d, flowShed, params, entries)
 	}
 }
 
 func isQueue(p *pluginDecl) bool { _, ok := p.value.(plugins.Queue); return ok }
 
-// flowQueue adds the queue that the section asks for. What Fairlead's own queue does otherwise where nobody says anything is
-// said as llm-d has it.
+// flowQueue adds the queue that the section asks for.
 func (r *reader) flowQueue(d *document, detector *detectorDecl, entries []plugins.Entry) {
 	s := &d.upstream.flow
+	name := r.detectorName(d, detector, entries)
+	params := r.flowParams(s, func(ref *yaml.Node, typ, where string) string { return r.flowPolicy(d, ref, typ, where, entries) })
+	r.setRef(params, "saturationDetectorRef", name, detector.at)
+	r.stage(d, flowQueue, params, entries)
+}
+
+// flowForm holds a section whose gate is off against what its fields may be, so that it can be switched on as it stands. What it refers
+// to may be missing.
+func (r *reader) flowForm(s *flowSection, entries []plugins.Entry) {
+	params := r.flowParams(s, func(ref *yaml.Node, _, where string) string {
+		if ref != nil {
+			r.text(&yaml.Node{Value: where}, ref, "")
+		}
+		return ""
+	})
+	if i := slices.IndexFunc(entries, func(e plugins.Entry) bool { return e.Type == flowQueue }); i >= 0 {
+		r.decode(params, plugins.Params(entries[i].New()), flowWhere, "", nil)
+	}
+}
+
+// flowWhere is what problems of the section begin with.
+const flowWhere = "flowControl"
+
+// flowParams makes the parameters of the queue. What Fairlead's own queue does otherwise where nobody says anything is said as llm-d has
+// it. named returns the name of the policy that ref refers to, or of the default of its type.
+func (r *reader) flowParams(s *flowSection, named func(ref *yaml.Node, typ, where string) string) *yaml.Node {
 	params := &yaml.Node{Kind: yaml.MappingNode, Line: s.at.line, Column: s.at.column}
 	for _, name := range []string{"maxRequests", "maxBytes"} {
 		set(params, name, given(s.fields[name], "0"))
@@ -151,38 +178,54 @@ func (r *reader) flowQueue(d *document, detector *detectorDecl, entries []plugin
 	}
 	set(params, "lateBinding", scalar("false", "!!bool"))
 	set(params, "dropLate", scalar("false", "!!bool"))
-	r.setRef(d, params, "saturationDetectorRef", r.detectorName(d, detector, entries), detector.at)
-	limit := r.flowPolicy(d, s.fields["usageLimitPolicyPluginRef"], flowLimit, "flowControl: usageLimitPolicyPluginRef", entries)
-	r.setRef(d, params, "usageLimitPolicyRef", limit, s.at)
-	set(params, "defaultPriorityBand", r.flowBand(d, s.template[0], "flowControl: defaultPriorityBand", entries))
-	if s.template[1] != nil {
-		set(params, "defaultNegativePriorityBand", r.flowBand(d, s.template[1], "flowControl: defaultNegativePriorityBand", entries))
+	r.setRef(params, "usageLimitPolicyRef", named(s.fields["usageLimitPolicyPluginRef"], flowLimit, "flowControl: usageLimitPolicyPluginRef"), s.at)
+	band := func(b nodes, where string) *yaml.Node {
+		node := &yaml.Node{Kind: yaml.MappingNode}
+		set(node, "maxRequests", given(b["maxRequests"], flowBandRequests))
+		set(node, "maxBytes", given(b["maxBytes"], flowBandBytes))
+		r.setRef(node, "fairnessPolicyRef", named(b["fairnessPolicyRef"], flowFairness, where+": fairnessPolicyRef"), pos{})
+		r.setRef(node, "orderingPolicyRef", named(b["orderingPolicyRef"], flowOrdering, where+": orderingPolicyRef"), pos{})
+		return node
 	}
-	bands := &yaml.Node{Kind: yaml.SequenceNode}
+	for i, name := range []string{"defaultPriorityBand", "defaultNegativePriorityBand"} {
+		if where := "flowControl: " + name; i == 0 || s.template[i] != nil {
+			r.templatePriority(s.template[i]["priority"], where)
+			set(params, name, band(s.template[i], where))
+		}
+	}
+	bands, seen := &yaml.Node{Kind: yaml.SequenceNode}, map[int32]int{}
 	for i, b := range s.bands {
 		where := fmt.Sprintf("flowControl: priorityBands[%d]", i)
-		if b["priority"] == nil {
+		node := b["priority"]
+		if node == nil {
 			r.errorf(s.at, CodeMissing, "add priority", "%s: priority is missing", where)
 			continue
 		}
-		node := r.flowBand(d, b, where, entries)
-		set(node, "priority", b["priority"])
-		bands.Content = append(bands.Content, node)
+		priority := r.priority(&yaml.Node{Value: "priority"}, node, where)
+		if first, twice := seen[priority]; twice {
+			r.errorf(at(node), CodeDuplicateName, "keep one of the two", "%s: priority %d is that of priorityBands[%d]", where, priority, first)
+		}
+		seen[priority] = i
+		one := band(b, where)
+		number := scalar(strconv.Itoa(int(priority)), "!!int")
+		number.Line, number.Column = node.Line, node.Column
+		set(one, "priority", number)
+		bands.Content = append(bands.Content, one)
 	}
 	if len(bands.Content) > 0 {
 		set(params, "priorityBands", bands)
 	}
-	r.stage(d, flowQueue, params, entries)
+	return params
 }
 
-// flowBand makes the parameters of a band. Bounds that are not given, or 0, are those that llm-d has.
-func (r *reader) flowBand(d *document, b nodes, where string, entries []plugins.Entry) *yaml.Node {
-	node := &yaml.Node{Kind: yaml.MappingNode}
-	set(node, "maxRequests", given(b["maxRequests"], flowBandRequests))
-	set(node, "maxBytes", given(b["maxBytes"], flowBandBytes))
-	r.setRef(d, node, "fairnessPolicyRef", r.flowPolicy(d, b["fairnessPolicyRef"], flowFairness, where+": fairnessPolicyRef", entries), pos{})
-	r.setRef(d, node, "orderingPolicyRef", r.flowPolicy(d, b["orderingPolicyRef"], flowOrdering, where+": orderingPolicyRef", entries), pos{})
-	return node
+// templatePriority looks at the priority of a template, which llm-d's text has room for and which says nothing.
+func (r *reader) templatePriority(node *yaml.Node, where string) {
+	if node == nil {
+		return
+	}
+	if p := r.priority(&yaml.Node{Value: "priority"}, node, where); p != 0 {
+		r.warnf(at(node), CodeNoEffect, "remove it, or list the band under priorityBands", "%s: priority %d has no effect: bands are made like it for all priorities that are not listed", where, p)
+	}
 }
 
 // flowPolicy returns the name of the policy that is referred to, or of the default one, which is added.
@@ -201,14 +244,14 @@ func (r *reader) flowPolicy(d *document, ref *yaml.Node, typ, where string, entr
 		return ""
 	}
 	if p := d.plugin(name); p == nil {
-		if servesOf(name, entries) == serves && serves != "" {
+		switch is := servesOf(name, entries); {
+		case is == serves && serves != "":
 			if it := r.add(d, name, entries); it != nil {
 				return it.name
 			}
 			return ""
-		}
-		if other := servesOf(name, entries); other != "" {
-			r.errorf(at(ref), CodeWrongRole, "name "+article(serves), "%s: %q is %s", where, name, article(other))
+		case is != "":
+			r.errorf(at(ref), CodeWrongRole, "name "+article(serves), "%s: %q is %s", where, name, article(is))
 			return ""
 		}
 		r.errorf(at(ref), CodeUndefined, didYouMeanOr(name, d.pluginNames(func(p *pluginDecl) bool { return servedBy(p) == serves })),
@@ -263,7 +306,7 @@ func (r *reader) stage(d *document, typ string, params *yaml.Node, entries []plu
 	if it == nil {
 		return
 	}
-	r.give(it, params, "flowControl")
+	r.give(it, params, flowWhere)
 	if d.stagesGiven {
 		d.stages = append(d.stages, refDecl{ref: it.name})
 	}
@@ -300,7 +343,7 @@ func set(table *yaml.Node, name string, value *yaml.Node) {
 }
 
 // setRef puts the name of a plugin into a table, if there is one.
-func (r *reader) setRef(_ *document, table *yaml.Node, name, ref string, place pos) {
+func (r *reader) setRef(table *yaml.Node, name, ref string, place pos) {
 	if ref == "" {
 		return
 	}
