@@ -10,8 +10,8 @@ import (
 // LatencySLO refuses a request of a priority below 0 with 429 where no endpoint is predicted to keep the targets that its headers
 // name, so that it takes no room for an answer that comes too late. A request without targets, or of another priority, passes.
 //
-// It passes, too, where an endpoint that may take it is not predicted, runs nothing, or uses less than 2 % of its KV cache: of those a
-// prediction is worth little. With flow-control it is asked when a request's turn comes, about the endpoints that have room.
+// It passes, too, where an endpoint that may take it runs nothing, or uses less than 2 % of its KV cache: of those a prediction is worth
+// little. Where one is not predicted it passes for that, which is noted as latency_unpredicted. With flow-control it is asked when a request's turn comes, about the endpoints that have room.
 type LatencySLO struct {
 	ttft, itl             plugins.EndpointValues[float64]
 	ttftTarget, itlTarget plugins.RequestValue[float64]
@@ -44,17 +44,23 @@ func (s *LatencySLO) Admit(c *plugins.Cycle) *reason.Refusal {
 	}
 	ttft, itl := s.ttft.Of(c), s.itl.Of(c)
 	inFlight, running, usage := s.inFlight.Of(c), s.running.Of(c), s.usage.Of(c)
-	best := c.Candidates[0]
+	best, unpredicted := c.Candidates[0], false
 	for _, id := range c.Candidates {
 		idle := inFlight[id] == 0 && running[id] == 0
 		cold := usage[id] >= 0 && usage[id] < coldUsage
 		late := ttftTarget > 0 && ttft[id] > ttftTarget || itlTarget > 0 && itl[id] > itlTarget
-		if idle || cold || !late || ttft[id] == plugins.Unknown {
+		unknown := ttft[id] == plugins.Unknown || !late && itlTarget > 0 && itl[id] == plugins.Unknown
+		if idle || cold || !late && !unknown {
 			return nil
 		}
+		unpredicted = unpredicted || unknown
 		if ttft[id] < ttft[best] {
 			best = id
 		}
+	}
+	if unpredicted {
+		c.Note(reason.LatencyUnpredicted, "latency-slo-admitter")
+		return nil
 	}
 	return reason.Refuse(reason.TargetOutOfReach, "its priority is %d, it wants %s, and the best of %d endpoints is predicted to take %s",
 		c.Request.Target.Priority, latencies(ttftTarget, itlTarget), len(c.Candidates), latencies(ttft[best], itl[best]))

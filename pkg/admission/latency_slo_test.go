@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/pkg/admission"
+	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/plugins/pluginstest"
 	"github.com/fairlead/fairlead/pkg/reason"
@@ -40,6 +41,9 @@ func TestLatencySLO(t *testing.T) {
 		{"nobody keeps both", "ttft-target=200 itl-target=20 | a predicted-ttft=100 predicted-itl=30" + busy + "; b predicted-ttft=300 predicted-itl=10" + busy, -1, "200 ms to its first token and 20 ms between tokens"},
 		{"the time between tokens is not predicted", "ttft-target=200 itl-target=1 | a predicted-ttft=100" + busy, -1, ""},
 		{"one is not predicted", "ttft-target=200 | a predicted-ttft=500" + busy + "; b" + busy, -1, ""},
+		{"one is not predicted, and another is idle", "ttft-target=200 | a predicted-ttft=500 in-flight=0 running=0 kv-usage=0.5; b" + busy, -1, ""},
+		{"one is not predicted, and another keeps it", "ttft-target=200 | b" + busy + "; a predicted-ttft=100" + busy, -1, ""},
+		{"nobody is predicted, and nobody asks", "a" + busy, -1, ""},
 		{"one is idle", "ttft-target=200 | a predicted-ttft=500" + busy + "; b predicted-ttft=500 in-flight=0 running=0 kv-usage=0.5", -1, ""},
 		{"one that was never scraped is not known to be idle", "ttft-target=200 | a predicted-ttft=500 in-flight=0", -1, "200 ms"},
 		{"one has others' requests", "ttft-target=200 | a predicted-ttft=500 in-flight=0 running=1 kv-usage=0.5", -1, "200 ms"},
@@ -56,6 +60,65 @@ func TestLatencySLO(t *testing.T) {
 				}
 			case a.said == nil || a.said.ID != reason.TargetOutOfReach || !strings.Contains(a.said.Detail, r.refuses):
 				t.Errorf("got %v, want a refusal that says %q", a.said, r.refuses)
+			}
+		})
+	}
+}
+
+// tells is a producer of the predictions that it is given, in the order of the pool.
+type tells struct {
+	ttft []float64
+	to   plugins.EndpointValues[float64]
+}
+
+func (p *tells) Provision(b *plugins.Builder) error {
+	p.to = plugins.Provides(b, plugins.PredictedTTFT)
+	return nil
+}
+
+func (p *tells) Produce(c *plugins.Cycle) {
+	to := p.to.Of(c)
+	for i, id := range c.Snapshot.Members {
+		to[id] = p.ttft[i]
+	}
+}
+
+// once is an admitter that stands where a filter does, and is asked there alone.
+type once struct{ it *admission.LatencySLO }
+
+func (o *once) Provision(b *plugins.Builder) error { return o.it.Provision(b) }
+
+func (o *once) Filter(c *plugins.Cycle, keep plugins.Bits) {
+	if o.it.Admit(c) != nil {
+		for i := range c.Candidates {
+			keep.Clear(i)
+		}
+	}
+}
+
+// A request that passes for want of a prediction alone is noted.
+func TestWhoPassesForWantOfAPrediction(t *testing.T) {
+	const none = plugins.Unknown
+	for _, r := range []struct {
+		name     string
+		ttft     []float64
+		priority int32
+		target   string
+		noted    int
+	}{
+		{"nobody is predicted", []float64{none, none}, -1, "200", 1},
+		{"one is not, and the other is late", []float64{500, none}, -1, "200", 1},
+		{"one is not, and the other is in time", []float64{none, 100}, -1, "200", 0},
+		{"nobody is, and there is no target", []float64{none, none}, -1, "", 0},
+		{"nobody is, of a priority that is not refused", []float64{none, none}, 0, "200", 0},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			g := pluginstest.NewRig(t, []pluginstest.Part{{Name: "tells", Plugin: &tells{ttft: r.ttft}}, {Name: "it", Plugin: &once{admission.NewLatencySLO()}}}, "a", "b")
+			s := g.PrepareWith(openai.NewSummary(), openai.Headers{{Name: plugins.HeaderTTFTTarget, Value: r.target}})
+			s.Request.Target.Priority = r.priority
+			s.Decide()
+			if g.Notes[reason.LatencyUnpredicted] != r.noted {
+				t.Errorf("noted %d times, want %d", g.Notes[reason.LatencyUnpredicted], r.noted)
 			}
 		})
 	}
