@@ -419,6 +419,13 @@ schedulingProfiles:
 			w.forwarded(w.ask(seesHeaders, hello))
 			return w.heard
 		},
+		reason.FullUnread: func(t *testing.T) *heard {
+			w := newWorld(t, byChance+"- type: utilization-detector\n- {type: flow-control, parameters: {saturationDetectorRef: utilization-detector}}\n", nil)
+			if _, a := w.ask(seesHeaders, hello); a.Do != exchange.Hold {
+				t.Fatalf("it does not wait: %v", a.Do)
+			}
+			return w.heard
+		},
 		reason.LatencyUnlearned:   noted(byLatency, seesHeaders, hello, nil),
 		reason.LatencyUnpredicted: noted(head+"- type: latency-scorer\n- type: max-score-picker\n- {type: predicted-latency-producer, parameters: {predictInProduce: false}}\n", seesHeaders, hello, nil),
 		reason.TargetIgnored: func(t *testing.T) *heard {

@@ -75,6 +75,10 @@ func (b *Band) entered(f *Flow, now pool.Instant) {
 	}
 }
 
+// pays charges a band that shares by weight for tokens, of which one of an answer counts as two of a prompt; fewer than it has paid for
+// are given back.
+func (b *Band) pays(prompt, answer int64) { b.pass += float64(prompt+2*answer) / b.Weight }
+
 // stands puts f among those that wait, and reports whether it was not there. One whose only request comes back from a decision
 // has waited all the time.
 func (b *Band) stands(f *Flow) (anew bool) {

@@ -44,7 +44,8 @@ func (p *StaticLimit) Ceilings(_ float64, _ []int32, out []float64) {
 //	rank   ceiling of band i of n = MaxCeiling - i·(MaxCeiling - MinCeiling)/(n - 1)
 //	value  ceiling of priority p  = MinCeiling + (p - lowest)/(highest - lowest)·(MaxCeiling - MinCeiling)
 //
-// The only band there is has MaxCeiling.
+// Bands are those of the priorities that the configuration names, listed or as those of objectives, of 0, and of priorities in which
+// somebody waits or did lately. The only band there is has MaxCeiling.
 type Holdback struct {
 	// Shape is the line on which the ceilings lie; linear is the only one.
 	Shape string `json:"shape" schema:"enum=linear"`
@@ -52,7 +53,7 @@ type Holdback struct {
 	// Domain says by what the bands lie on it: rank, their place in the order, or value, the number that their priority is.
 	Domain string `json:"domain" schema:"enum=rank|value"`
 
-	// MinCeiling is the ceiling of the lowest band.
+	// MinCeiling is the ceiling of the lowest band; at 0 it never goes.
 	MinCeiling float64 `json:"minCeiling" schema:"required,min=0,max=1"`
 
 	// MaxCeiling is the ceiling of the highest band.

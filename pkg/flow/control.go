@@ -49,8 +49,10 @@ type Settings struct {
 // BandSettings are those of one band. Zero bounds are no bounds.
 type BandSettings struct {
 	Priority              int32
+	Pool                  string // the only one that has the band from the start; empty for all
 	MaxRequests, MaxBytes int64
 	TTL, EmptyTTL         time.Duration // how long a request waits while its pool is full, and while it is empty
+	OwnTTL                bool          // TTL is said of the band, not of all
 	YieldAfter            time.Duration // how long it waits before it goes behind those that came later; 0: never
 	Weight                float64
 	Fairness              Fairness
@@ -167,6 +169,7 @@ func (c *Control) Next(now pool.Instant) (r *plugins.Request, no *reason.Refusal
 		l.pool.Decide(func(s *pool.Snapshot, books *pool.Books) {
 			g.changes = l.pool.Changes()
 			g.s = c.saturation(l, now, s, books)
+			g.members = len(l.view.members)
 			if o := c.rules(); o.rooms != nil && o.LookAhead > 0 && len(l.view.members) > 0 {
 				l.spare.look(o.rooms, &l.seen, s)
 				g.full = append(g.full[:0], l.spare.is...)
@@ -357,7 +360,14 @@ func (c *Control) Fits(cy *plugins.Cycle, books *pool.Books) (bool, *reason.Refu
 		c.bar(now, l, r, it, false)
 		return false, nil
 	}
-	if it == nil && l.waiting.Load() > 0 || !c.below(o, l, it, r.Target.Priority, now) {
+	if it == nil && l.waiting.Load() > 0 {
+		c.bar(now, l, r, it, false)
+		return false, nil
+	}
+	if below, s := c.below(o, l, it, r.Target.Priority, now); !below {
+		if it == nil && s.Unread > 0 {
+			r.Note(reason.FullUnread, unread(s.Unread, len(l.view.members)))
+		}
 		c.bar(now, l, r, it, false)
 		return false, nil
 	}
@@ -368,17 +378,21 @@ func (c *Control) Fits(cy *plugins.Cycle, books *pool.Books) (bool, *reason.Refu
 	return true, nil
 }
 
-// below reports whether the pool's saturation is below the ceiling of the request's band. Where that is 1 and endpoints are
-// known to have room, whether any has is asked next, and the same.
-func (c *Control) below(o *rules, l *line, it *item, priority int32, now pool.Instant) bool {
+// below reports whether the pool's saturation is below the ceiling of the request's band, and that saturation, as far as it was asked
+// for. Where the ceiling is 1 and endpoints are known to have room, whether any has is asked next, and the same.
+func (c *Control) below(o *rules, l *line, it *item, priority int32, now pool.Instant) (below bool, s Saturation) {
 	if it != nil {
-		return o.rooms != nil && it.ceiling >= 1 || o.Detector.Saturation(&l.seen).Value < it.ceiling
+		if o.rooms != nil && it.ceiling >= 1 {
+			return true, s
+		}
+		s = o.Detector.Saturation(&l.seen)
+		return s.Value < it.ceiling, s
 	}
 	if fixed, ok := o.Ceilings.(*StaticLimit); ok && fixed.Threshold >= 1 && o.rooms != nil {
-		return true
+		return true, s
 	}
-	s := o.Detector.Saturation(&l.seen).Value
-	return s < 1 && s < c.ceilingOf(o, l, priority, s, now)
+	s = o.Detector.Saturation(&l.seen)
+	return s.Value < 1 && s.Value < c.ceilingOf(o, l, priority, s.Value, now), s
 }
 
 // ceilingOf returns the ceiling of a priority.
@@ -482,7 +496,7 @@ func (c *Control) Booked(now pool.Instant, r *plugins.Request, to pool.Ref, load
 	it.state, it.output = stateRuns, load.Decode
 	it.band.Fairness.Booked(it.flow, to, load, now)
 	if c.rules().Weighted {
-		it.band.pass += float64(max(load.UncachedPrefill, 1)+2*load.Decode) / it.band.Weight
+		it.band.pays(max(load.UncachedPrefill, 1), load.Decode)
 	}
 	c.settled(now, it, Dispatched)
 	c.review(now)
@@ -545,6 +559,9 @@ func (c *Control) Settle(now pool.Instant, r *plugins.Request, prompt, output in
 		output = it.output
 	}
 	it.band.Fairness.Settled(it.flow, Served{Prompt: prompt, Output: output, Booked: it.output}, now)
+	if c.rules().Weighted {
+		it.band.pays(0, output-it.output)
+	}
 	c.put(it)
 }
 
@@ -597,11 +614,19 @@ func (c *Control) review(now pool.Instant) {
 		empty := !takes(l.pool.Snapshot())
 		for _, b := range l.bands {
 			if ttl := b.ttl(empty); ttl > 0 && b.first != nil {
-				earlier(b.first.at + pool.Instant(ttl))
+				earlier(after(b.first.at, ttl))
 			}
 		}
 	}
 	c.due.Store(int64(due))
+}
+
+// after returns the instant that is d later; Forever where there is none.
+func after(at pool.Instant, d time.Duration) pool.Instant {
+	if pool.Instant(d) > plugins.Forever-at {
+		return plugins.Forever
+	}
+	return at + pool.Instant(d)
 }
 
 // Deadline returns when Next has something to do by time alone: Forever if whoever waits has no deadline, 0 if nobody waits.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/reason"
 )
 
@@ -204,5 +205,54 @@ func TestEvictionWaitsForSamples(t *testing.T) {
 	c := NewControl(Settings{Detector: NewUtilizationDetector()})
 	if got := c.seenAfter(); got != 500*time.Millisecond {
 		t.Errorf("waits %v, want the interval of samples and their age", got)
+	}
+}
+
+// A request whose answer has begun is not taken back, and one that was taken back has generated nothing.
+func TestTheQueueKnowsWhoMayBeTakenBack(t *testing.T) {
+	t.Run("its answer has begun", func(t *testing.T) {
+		w := evicting(t, nil)
+		q := &Queue{EnableEviction: true, Control: w.c}
+		all := w.fill(-1, -1, -1, -1)
+		for _, r := range all[1:] {
+			q.Respond(&r.Request, plugins.FirstByte, nil)
+		}
+		high := w.come(priority(5))
+		if got := w.evict(true); len(got) != 1 || all[0].runs || !high.runs {
+			t.Errorf("%d were taken back; the one that has not begun runs: %v", len(got), all[0].runs)
+		}
+		w.come(priority(5))
+		w.now += second
+		w.dispatch()
+		if got := w.evict(true); len(got) != 0 {
+			t.Errorf("%v were taken back whose answers had begun", got)
+		}
+	})
+	for _, r := range []struct {
+		name   string
+		ending reason.ID
+		out    int64
+		wants  int64 // what is given back of 500 tokens, each counted twice
+	}{
+		{"taken back", reason.Evicted, plugins.Unknown, 1000},
+		{"ended, nobody said how long it was", 0, plugins.Unknown, 0},
+		{"ended, shorter", 0, 200, 600},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			w := evicting(t, func(s *Settings) { s.DefaultNegative.Fairness = NewTokenDeficit() })
+			q := &Queue{EnableEviction: true, Control: w.c}
+			all := w.fill(-1, -1, -1, -1)
+			x := w.come(priority(-1), tenantIs("a"), tokens(100, 500))
+			w.end(all[0])
+			if !x.runs {
+				t.Fatal("it does not run")
+			}
+			f := w.c.lines[0].bands[0].flows["a"]
+			before := f.deficit
+			q.Settle(&x.Request, plugins.Outcome{Ending: r.ending, Prompt: 100, Out: r.out, Total: time.Second})
+			if got := f.deficit - before; got != r.wants {
+				t.Errorf("%d tokens are given back, want %d", got, r.wants)
+			}
+		})
 	}
 }

@@ -24,6 +24,7 @@ type house struct {
 	p     *pool.Pool
 	now   pool.Instant
 	woken []*exchange.Exchange
+	model string // that requests ask for
 }
 
 type wake struct {
@@ -75,7 +76,7 @@ func (h *house) come(by exchange.Said) (*exchange.Exchange, exchange.Action) {
 	w := &wake{h: h}
 	w.x = h.s.Begin(h.now, w)
 	s := openai.NewSummary()
-	s.Complete, s.PromptTokens = true, 300
+	s.Complete, s.PromptTokens, s.Model = true, 300, h.model
 	return w.x, w.x.Described(h.now, s, by)
 }
 

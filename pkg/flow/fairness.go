@@ -1,9 +1,14 @@
 package flow
 
 import (
+	"errors"
+	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
+	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
 )
 
@@ -99,13 +104,29 @@ type TokenDeficit struct {
 	// others miss it. 0 lets it stay.
 	EndpointQuantumTokens int64 `json:"endpointQuantumTokens" schema:"min=0"`
 
-	// Weights are the weights of tenants that have another than 1.
+	// Weights are the weights of tenants that have another than 1, from 0.001 to 1000.
 	Weights map[string]float64 `json:"weights,omitempty"`
 }
 
 // NewTokenDeficit returns a TokenDeficit with its defaults.
 func NewTokenDeficit() *TokenDeficit {
 	return &TokenDeficit{QuantumTokens: 4096, OutputWeight: 2, EndpointQuantumTokens: 65_536}
+}
+
+// The bounds of a tenant's weight. Who may not be served at all is to be refused where tenants are known.
+const (
+	leastWeight = 0.001
+	mostWeight  = 1000
+)
+
+// Provision refuses weights out of their bounds.
+func (p *TokenDeficit) Provision(*plugins.Builder) error {
+	for _, id := range slices.Sorted(maps.Keys(p.Weights)) {
+		if w := p.Weights[id]; !(w >= leastWeight && w <= mostWeight) {
+			return fmt.Errorf("weights: that of %q is %v; from %v to %v", id, w, leastWeight, mostWeight)
+		}
+	}
+	return nil
 }
 
 // quantum is the credit of a flow; at least 1.
@@ -131,7 +152,7 @@ func (p *TokenDeficit) Next(b *Band, _ pool.Instant, changes uint64) (next *Flow
 		return next
 	}
 	for _, f := range b.waiting {
-		credit := rounds * p.quantum(f)
+		credit := min(rounds, math.MaxInt64/2/p.quantum(f)) * p.quantum(f)
 		f.deficit = min(f.deficit+credit, p.quantum(f))
 		p.forget(f, credit)
 	}
@@ -218,16 +239,16 @@ type ProgramAware struct {
 	Strategy string `json:"strategy" schema:"enum=las"`
 
 	// EvictionTTLSeconds is how long a tenant is remembered after its last request.
-	EvictionTTLSeconds int64 `json:"evictionTtlSeconds" schema:"min=1"`
+	EvictionTTLSeconds int64 `json:"evictionTtlSeconds" schema:"min=1,max=31536000"`
 
 	// EvictionSweepSeconds is how often tenants are forgotten. They are when their time is over, so that it changes nothing.
 	EvictionSweepSeconds int64 `json:"evictionSweepSeconds" schema:"min=1"`
 
 	// LASWeightService is the weight of attained service.
-	LASWeightService float64 `json:"lasWeightService" schema:"min=0"`
+	LASWeightService float64 `json:"lasWeightService" schema:"min=0,max=1000000"`
 
-	// LASWeightHeadWait is the weight of waiting.
-	LASWeightHeadWait float64 `json:"lasWeightHeadWait" schema:"min=0"`
+	// LASWeightHeadWait is the weight of waiting. One of the two must be above 0.
+	LASWeightHeadWait float64 `json:"lasWeightHeadWait" schema:"min=0,max=1000000"`
 
 	// LASHalfLifeSeconds is the half-life of attained service; 0 has it last.
 	LASHalfLifeSeconds float64 `json:"lasHalfLifeSeconds" schema:"min=0"`
@@ -236,6 +257,14 @@ type ProgramAware struct {
 // NewProgramAware returns a ProgramAware with its defaults.
 func NewProgramAware() *ProgramAware {
 	return &ProgramAware{Strategy: "las", EvictionTTLSeconds: 3600, EvictionSweepSeconds: 300, LASWeightService: 0.8, LASWeightHeadWait: 0.2, LASHalfLifeSeconds: 60}
+}
+
+// Provision refuses weights by which all tenants are equal.
+func (p *ProgramAware) Provision(*plugins.Builder) error {
+	if p.LASWeightService == 0 && p.LASWeightHeadWait == 0 {
+		return errors.New("lasWeightService and lasWeightHeadWait are both 0, so that nothing is compared; give one of them, or use round-robin-fairness-policy")
+	}
+	return nil
 }
 
 // CountsAll has it told of all requests.

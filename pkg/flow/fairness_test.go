@@ -184,6 +184,7 @@ func TestAnEndpointIsSharedWhileOthersWait(t *testing.T) {
 
 func TestOrders(t *testing.T) {
 	slo := func(ms string) set { return header("x-llm-d-slo-ttft-ms", ms) }
+	old := func(ms string) set { return header("x-slo-ttft-ms", ms) }
 	for _, r := range []struct {
 		name  string
 		by    Ordering
@@ -193,6 +194,8 @@ func TestOrders(t *testing.T) {
 		{"first come, first served", NewFCFS(), []set{slo("900"), slo("100"), tokens(1, 1)}, []int{0, 1, 2}},
 		{"earliest deadline first is the order of arrival within a band", NewEDF(), []set{slo("900"), slo("100"), tokens(1, 1)}, []int{0, 1, 2}},
 		{"by the first token that is wanted", NewSLODeadline(), []set{tokens(1, 1), slo("900"), slo("100"), slo("junk")}, []int{2, 1, 0, 3}},
+		{"the header's older name", NewSLODeadline(), []set{slo("900"), old("100"), tokens(1, 1)}, []int{1, 0, 2}},
+		{"less than a millisecond is a target", NewSLODeadline(), []set{slo("900"), slo("1"), slo("0.5"), slo("0")}, []int{2, 1, 0, 3}},
 		{"a number that is too large asks for nothing", NewSLODeadline(), []set{slo("9223372036854775807"), slo("1e300"), slo("-5"), slo("NaN"), slo("5000")}, []int{4, 0, 1, 2, 3}},
 	} {
 		t.Run(r.name, func(t *testing.T) {
@@ -237,10 +240,129 @@ func TestProgramsThatWereServedLeastGoFirst(t *testing.T) {
 	if a.runs || !b.runs {
 		t.Error("the one that was served more went first")
 	}
-	w.end(b)
-	w.pass(time.Hour)
-	for range 3 {
-		w.come(tenantIs("light"))
+}
+
+// Who goes first among programs, by what each was served some time ago and how long each has waited. a comes before b by name.
+func TestProgramsByServiceAndWaiting(t *testing.T) {
+	type program struct {
+		served int64         // tokens
+		ago    time.Duration // when
+		waits  time.Duration
+	}
+	for _, r := range []struct {
+		name   string
+		change func(*ProgramAware)
+		a, b   program
+		wants  string
+	}{
+		{"equals, by their names", nil, program{}, program{}, "a"},
+		{"less was served", nil, program{served: 2000}, program{served: 1000}, "b"},
+		{"who waits long makes up for a little", nil, program{served: 2000, waits: 10 * time.Second}, program{served: 1800, waits: time.Second}, "a"},
+		{"but not for much", nil, program{served: 2000, waits: 10 * time.Second}, program{served: 200, waits: time.Second}, "b"},
+		{"waiting has no weight", func(p *ProgramAware) { p.LASWeightHeadWait = 0 }, program{served: 2000, waits: 10 * time.Second}, program{served: 1800, waits: time.Second}, "b"},
+		{"waiting alone has", func(p *ProgramAware) { p.LASWeightService = 0 }, program{served: 9000, waits: 10 * time.Second}, program{waits: time.Second}, "a"},
+		{"what was served is halved in a minute", nil, program{served: 3000}, program{served: 5000, ago: time.Minute}, "b"},
+		{"by its half-life", func(p *ProgramAware) { p.LASHalfLifeSeconds = 600 }, program{served: 3000}, program{served: 5000, ago: time.Minute}, "a"},
+		{"without one it lasts", func(p *ProgramAware) { p.LASHalfLifeSeconds = 0 }, program{served: 3000}, program{served: 5000, ago: 59 * time.Minute}, "a"},
+		{"until it is forgotten", func(p *ProgramAware) { p.LASHalfLifeSeconds = 0 }, program{served: 3000}, program{served: 5000, ago: 61 * time.Minute}, "b"},
+		{"which may be sooner", func(p *ProgramAware) { p.LASHalfLifeSeconds, p.EvictionTTLSeconds = 0, 60 }, program{served: 3000}, program{served: 5000, ago: 61 * time.Second}, "b"},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			p := NewProgramAware()
+			if r.change != nil {
+				r.change(p)
+			}
+			now := pool.Instant(3 * time.Hour)
+			b := &Band{}
+			for id, of := range map[string]program{"a": r.a, "b": r.b} {
+				f := &Flow{ID: id}
+				p.Settled(f, Served{Prompt: of.served}, now-pool.Instant(of.ago))
+				f.heap = []*item{{at: now - pool.Instant(of.waits)}}
+				b.stands(f)
+			}
+			if got := p.Next(b, now, 0); got.ID != r.wants {
+				t.Errorf("%s goes first, want %s", got.ID, r.wants)
+			}
+		})
+	}
+}
+
+// What a program was served is remembered for as long as its policy says, though none of its requests waits meanwhile.
+func TestAProgramIsRemembered(t *testing.T) {
+	for passes, heavier := range map[time.Duration]bool{50 * time.Minute: true, 70 * time.Minute: false} {
+		p := NewProgramAware()
+		p.LASHalfLifeSeconds = 0
+		w := newWorld(t, settings(func(s *Settings) { s.Default.Fairness = p }), 1)
+		w.end(w.come(tenantIs("a"), tokens(9000, 900)))
+		w.end(w.come(tenantIs("b"), tokens(10, 10)))
+		w.pass(passes)
+		running := w.come()
+		w.cancel(w.come(tenantIs("c"))) // the sweep runs
+		a, b := w.come(tenantIs("a")), w.come(tenantIs("b"))
+		w.end(running)
+		if b.runs != heavier || a.runs == heavier {
+			t.Errorf("after %v: a runs %v, b runs %v; a was served more, which is remembered for an hour", passes, a.runs, b.runs)
+		}
+	}
+}
+
+// A debt halves with each minute in which its tenant does not wait, and a credit is not kept.
+func TestADebtIsForgivenByItsAge(t *testing.T) {
+	p := NewTokenDeficit()
+	for _, r := range []struct {
+		was     int64
+		minutes float64
+		wants   int64
+	}{
+		{-8000, 0.9, -8000}, {-8000, 1, -4000}, {-8000, 3.5, -1000}, {-8000, 1000, 0}, {500, 0, 0}, {500, 2, 0},
+	} {
+		f := &Flow{ID: "a", deficit: r.was, emptied: second}
+		p.Came(f, second+pool.Instant(r.minutes*float64(time.Minute)))
+		if f.deficit != r.wants {
+			t.Errorf("%d after %v minutes is %d, want %d", r.was, r.minutes, f.deficit, r.wants)
+		}
+	}
+}
+
+// A tenant whose every endpoint with room had its share of it goes all the same, and what it was served there is forgotten.
+func TestATenantThatHadItsShareEverywhereGoes(t *testing.T) {
+	p := NewTokenDeficit()
+	p.EndpointQuantumTokens = 1000
+	w := newWorld(t, settings(func(s *Settings) {
+		s.Default.Fairness, s.Detector, s.Patient = p, &LoadDetector{MaxPending: 1, MaxKVUsage: 1}, true
+		s.LookAhead, s.MostPassed, s.Patience = 4, 4, time.Hour
+	}), 2)
+	w.come(bestAt(1))
+	first := w.come(bestAt(2))
+	a, _ := w.come(tenantIs("a"), tokens(5000, 0), bestAt(2)), w.come(tenantIs("b"), tokens(10, 0))
+	f := w.c.lines[0].bands[0].flows["a"]
+	for _, e := range w.p.Snapshot().Slots {
+		f.at = append(f.at, spent{e.Ref, 5000})
+	}
+	w.end(first)
+	if !a.runs {
+		t.Fatal("it does not run though there is room")
+	}
+	if len(f.at) != 1 || f.at[0].tokens != 5000 {
+		t.Errorf("it counts as served %v, want what it was served now alone", f.at)
+	}
+}
+
+// Weights at their bounds and answers of any length do not overflow an account.
+func TestAccountsDoNotOverflow(t *testing.T) {
+	p := NewTokenDeficit()
+	p.QuantumTokens, p.OutputWeight, p.Weights = 1<<20, 100, map[string]float64{"a": mostWeight, "b": leastWeight}
+	b := &Band{}
+	var flows []*Flow
+	for _, id := range []string{"a", "b"} {
+		f := &Flow{ID: id, deficit: -1 << 50, heap: []*item{{}}}
+		b.stands(f)
+		flows = append(flows, f)
+	}
+	flows[0].park(7) // so that the other sets the number of rounds
+	flows[0].deficit = -1
+	if got := p.Next(b, 0, 7); got != flows[1] || flows[0].deficit != p.quantum(flows[0]) || flows[1].deficit <= 0 {
+		t.Errorf("next is %v, with %d and %d", got, flows[0].deficit, flows[1].deficit)
 	}
 }
 

@@ -57,10 +57,11 @@ func (c *Control) lineOf(p *pool.Pool) *line {
 func (c *Control) follow(l *line) {
 	o := c.rules()
 	l.trials = trials{}
+	here := slices.DeleteFunc(slices.Clone(o.Bands), func(s BandSettings) bool { return s.Pool != "" && s.Pool != l.pool.Name })
 	for _, b := range l.bands {
-		i := slices.IndexFunc(o.Bands, func(s BandSettings) bool { return s.Priority == b.Priority })
+		i := slices.IndexFunc(here, func(s BandSettings) bool { return s.Priority == b.Priority })
 		if b.static = i >= 0; b.static {
-			b.BandSettings = o.Bands[i]
+			b.BandSettings = here[i]
 		} else {
 			b.BandSettings = o.like(b.Priority)
 		}
@@ -70,7 +71,7 @@ func (c *Control) follow(l *line) {
 			f.parked, f.seeks = 0, search{}
 		}
 	}
-	for _, s := range o.Bands {
+	for _, s := range here {
 		if !slices.ContainsFunc(l.bands, func(b *Band) bool { return b.Priority == s.Priority }) {
 			l.add(&Band{BandSettings: s, static: true})
 		}

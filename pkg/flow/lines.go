@@ -40,6 +40,7 @@ type line struct {
 type gate struct {
 	asked   bool
 	s       Saturation
+	members int // that take requests
 	changes uint64
 	full    []bool // by pool.ID: endpoints without room
 }
@@ -97,19 +98,19 @@ func (c *Control) band(l *line, priority int32, now pool.Instant) (*Band, int) {
 // sweep forgets bands and flows in which nobody has waited for long.
 func (c *Control) sweep(l *line, now pool.Instant) {
 	l.swept = now
-	n := len(l.bands)
-	l.bands = slices.DeleteFunc(l.bands, func(b *Band) bool {
-		return !b.static && b.requests == 0 && time.Duration(now-b.since) >= c.rules().BandIdle
-	})
-	if len(l.bands) != n {
-		l.ranked()
-	}
 	for _, b := range l.bands {
 		for id, f := range b.flows {
 			if !f.waits && len(f.heap) == 0 && f.bytes == 0 && time.Duration(now-max(f.emptied, f.serviced)) >= c.remembers(b) {
 				delete(b.flows, id)
 			}
 		}
+	}
+	n := len(l.bands)
+	l.bands = slices.DeleteFunc(l.bands, func(b *Band) bool {
+		return !b.static && b.requests == 0 && len(b.flows) == 0 && time.Duration(now-b.since) >= c.rules().BandIdle
+	})
+	if len(l.bands) != n {
+		l.ranked()
 	}
 }
 

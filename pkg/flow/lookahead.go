@@ -213,11 +213,11 @@ func (c *Control) rests(now pool.Instant, o *rules, l *line, f *Flow, changes ui
 	f.seeks = search{}
 	f.park(changes)
 	if h := f.head(); !h.yields && h.band.YieldAfter > 0 {
-		l.wakeAt(h.at + pool.Instant(h.band.YieldAfter)) // who is late already may have waited for that
+		l.wakeAt(after(h.at, h.band.YieldAfter)) // who is late already may have waited for that
 	}
 	var room [aheadKept]*item
 	for _, it := range f.ahead(o.LookAhead, room[:0]) {
-		if ends := it.chosen + pool.Instant(o.Patience); it.chosen != 0 && ends > now {
+		if ends := after(it.chosen, o.Patience); it.chosen != 0 && ends > now {
 			l.wakeAt(ends)
 		}
 	}

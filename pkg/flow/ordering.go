@@ -1,7 +1,6 @@
 package flow
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/fairlead/fairlead/pkg/plugins"
@@ -35,11 +34,12 @@ func (*EDF) Key(_ *plugins.Request, at pool.Instant, ttl time.Duration) pool.Ins
 	if ttl <= 0 {
 		return plugins.Forever
 	}
-	return at + pool.Instant(ttl)
+	return after(at, ttl)
 }
 
 // SLODeadline lets the request go first whose time to first token, as its header x-llm-d-slo-ttft-ms asks for it, ends first.
-// Requests without the header, or with one that is no number of milliseconds between 1 and a day, go last.
+// Requests without the header go last, and so do those with one that is no number of milliseconds above 0 and up to a day, which is
+// noted as target_ignored.
 type SLODeadline struct{}
 
 // NewSLODeadline returns an SLODeadline; it has no parameters.
@@ -53,24 +53,11 @@ func (*SLODeadline) Key(r *plugins.Request, at pool.Instant, _ time.Duration) po
 	return plugins.Forever
 }
 
-// sloHeaders are the headers of a request that say within how many milliseconds its first token is wanted.
-var sloHeaders = [...]string{"x-llm-d-slo-ttft-ms", "x-slo-ttft-ms"}
-
-// sloLongest is the longest time to first token that a header may ask for. A number beyond would overflow, or is a mistake.
-const sloLongest = 24 * time.Hour
-
 // ttftSLO returns what the headers ask for.
 func ttftSLO(r *plugins.Request) (time.Duration, bool) {
-	for _, name := range sloHeaders {
-		text := r.Headers.Get(name)
-		if text == "" {
-			continue
-		}
-		ms, err := strconv.ParseFloat(text, 64)
-		if err != nil || !(ms >= 1 && ms <= float64(sloLongest/time.Millisecond)) {
-			return 0, false
-		}
-		return time.Duration(ms * float64(time.Millisecond)), true
+	ms := plugins.TargetTTFT(r)
+	if ms == plugins.Unknown {
+		return 0, false
 	}
-	return 0, false
+	return time.Duration(ms * float64(time.Millisecond)), true
 }

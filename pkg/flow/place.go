@@ -67,8 +67,12 @@ func (c *Control) place(now pool.Instant, it *item, empty bool) *reason.Refusal 
 	it.flow = c.flow(l, b, tenant(r), now)
 	c.seq++
 	it.seq, it.key = c.seq, b.Ordering.Key(r, now, b.TTL)
-	if slo, ok := ttftSLO(r); ok && c.rules().DropLate {
+	slo, ok := ttftSLO(r)
+	if ok && c.rules().DropLate {
 		it.deadline = now + pool.Instant(slo)
+	}
+	if _, orders := b.Ordering.(*SLODeadline); !ok && (orders || c.rules().DropLate) && plugins.OddTTFTTarget(r) {
+		r.Note(reason.TargetIgnored, "")
 	}
 	it.state = stateWaits
 	r.Stay = &plugins.Stay{Band: b.Priority, Flow: it.flow.ID, Why: whyFull}
@@ -123,7 +127,19 @@ func (c *Control) tooLate(now pool.Instant, it *item) *reason.Refusal {
 	case it.late:
 		return &reason.Refusal{ID: reason.QueueTimeout, Detail: fmt.Sprintf("it waited %v, and its first token was wanted by then", waited), RetryAfter: c.retry(now, it.line)}
 	}
-	return &reason.Refusal{ID: reason.QueueTimeout, Detail: fmt.Sprintf("it waited %v (defaultRequestTTL)", waited), RetryAfter: c.retry(now, it.line)}
+	bound, why := "defaultRequestTTL", ""
+	if it.band.OwnTTL {
+		bound = "requestTTL of its band"
+	}
+	if g := &it.line.gate; g.s.Unread > 0 && g.s.Value >= it.band.ceiling {
+		why = "; " + unread(g.s.Unread, g.members)
+	}
+	return &reason.Refusal{ID: reason.QueueTimeout, Detail: fmt.Sprintf("it waited %v (%s)%s", waited, bound, why), RetryAfter: c.retry(now, it.line)}
+}
+
+// unread says why a pool may be full though nothing runs there.
+func unread(n, of int) string {
+	return fmt.Sprintf("%d of its pool's %d endpoints count as full, since their metrics are missing or stale", n, of)
 }
 
 // expire takes out of a band who has waited too long by the pool's present state. They count no longer, and Next hands them out.

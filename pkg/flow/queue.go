@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -37,7 +38,8 @@ type Queue struct {
 	// once.
 	HoldWhenEmpty bool `json:"holdWhenEmpty"`
 
-	// PriorityBands are bands that are always there. A request of another priority waits in a band that is made for it.
+	// PriorityBands are bands that are always there, and so are those of the priorities that objectives have, and of 0, which requests
+	// have that name no objective. A request of another priority waits in a band that is made for it.
 	PriorityBands []QueueBand `json:"priorityBands,omitempty" schema:"max=100"`
 
 	// DefaultPriorityBand is what bands that are made on demand are like, and what a band of the list has where it says nothing.
@@ -46,7 +48,7 @@ type Queue struct {
 	// DefaultNegativePriorityBand is the same for priorities below 0, as far as it says something.
 	DefaultNegativePriorityBand QueueDefaults `json:"defaultNegativePriorityBand"`
 
-	// MaxPriorityBands is how many bands a pool may have.
+	// MaxPriorityBands is how many bands a pool may have, besides those of objectives.
 	MaxPriorityBands int32 `json:"maxPriorityBands" schema:"min=1,max=1000"`
 
 	// MaxFlowsPerBand is how many tenants of a band are told apart; further ones share one turn.
@@ -213,8 +215,58 @@ func (q *Queue) Provision(b *plugins.Builder) error {
 		}
 		s.Bands = append(s.Bands, base)
 	}
+	s.named(b.Objectives)
+	q.warn(b)
 	q.Control = NewControl(s)
 	return nil
+}
+
+// named adds the bands of priorities that requests may have by the configuration and that are not listed, so that each has its rank
+// before the first request of it comes: by that alone the lowest does not fill the room that is kept for others.
+func (s *Settings) named(objectives []plugins.Objective) {
+	listed := len(s.Bands)
+	for _, o := range append([]plugins.Objective{{}}, objectives...) {
+		if slices.ContainsFunc(s.Bands, func(b BandSettings) bool { return b.Priority == o.Priority && (b.Pool == "" || b.Pool == o.Pool) }) {
+			continue
+		}
+		band := s.like(o.Priority)
+		band.Pool = o.Pool
+		s.Bands = append(s.Bands, band)
+	}
+	s.MaxBands += len(s.Bands) - listed
+}
+
+// warn tells of parameters that change nothing beside the others.
+func (q *Queue) warn(b *plugins.Builder) {
+	if q.BandSharing != "weighted" {
+		weights := map[string]float64{"defaultPriorityBand": q.DefaultPriorityBand.Weight, "defaultNegativePriorityBand": q.DefaultNegativePriorityBand.Weight}
+		for i, band := range q.PriorityBands {
+			weights[fmt.Sprintf("priorityBands[%d]", i)] = band.Weight
+		}
+		for _, name := range slices.Sorted(maps.Keys(weights)) {
+			if weights[name] != 0 {
+				b.Warn(name+".weight", "%s.weight has no effect while bandSharing is strict; write bandSharing: weighted, or remove it", name)
+			}
+		}
+	}
+	why, plain := "", NewQueue()
+	if !q.LateBinding {
+		why = "lateBinding is false"
+	} else if q.LookAhead == 0 {
+		why = "lookAhead is 0"
+	}
+	for _, p := range [...]struct {
+		name  string
+		given bool
+	}{{"lookAhead", q.LookAhead != plain.LookAhead && !q.LateBinding}, {"patience", q.Patience != plain.Patience}, {"maxOvertaken", q.MaxOvertaken != plain.MaxOvertaken}} {
+		if p.given && why != "" {
+			b.Warn(p.name, "%s has no effect while %s; remove it", p.name, why)
+		}
+	}
+	if !q.HoldWhenEmpty {
+		b.Warn("noEndpointRequestTTL", "noEndpointRequestTTL holds for those alone that wait when their pool becomes empty: holdWhenEmpty is false, and who comes to an empty pool is refused at once; "+
+			"remove it, or write holdWhenEmpty: true")
+	}
 }
 
 func (q *Queue) emptyTTL() time.Duration {
@@ -236,7 +288,7 @@ func (d *QueueDefaults) over(b *plugins.Builder, base BandSettings, where string
 		base.MaxBytes = int64(d.MaxBytes)
 	}
 	if d.RequestTTL != nil {
-		base.TTL = *d.RequestTTL
+		base.TTL, base.OwnTTL = *d.RequestTTL, true
 	}
 	if d.Weight > 0 {
 		base.Weight = d.Weight

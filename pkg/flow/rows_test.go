@@ -2,6 +2,7 @@ package flow
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,7 @@ import (
 
 // Who is refused is told whether there is nobody to serve or everybody is busy, whatever ended the waiting.
 func TestF01StatusMatrix(t *testing.T) {
-	narrow := func(s *Settings) { s.Default.MaxRequests = 1 }
+	narrow := func(s *Settings) { s.Default.MaxRequests, s.DropLate = 1, true }
 	for _, r := range []struct {
 		name    string
 		empty   bool
@@ -25,6 +26,20 @@ func TestF01StatusMatrix(t *testing.T) {
 		{"empty, queue overflow", true, func(w *world) *request { w.come(); return w.come() }, 503, "rejected-no-endpoints", "maxRequests of its band"},
 		{"full, time over in the queue", false, func(w *world) *request { x := w.come(); w.pass(time.Minute); return x }, 429, "rejected-ttl-expired", "it waited 1m0s"},
 		{"empty, time over in the queue", true, func(w *world) *request { x := w.come(); w.pass(time.Minute); return x }, 503, "rejected-no-endpoints", "it waited 1m0s"},
+		{"full, time over before anybody asks", false, func(w *world) *request {
+			x := w.come(header("x-llm-d-slo-ttft-ms", "0.000001"))
+			w.now += 2
+			w.end(w.went[0])
+			return x
+		}, 429, "rejected-ttl-expired", "its first token was wanted by then"},
+		{"empty, time over before anybody asks", true, func(w *world) *request {
+			w.c.settings.Default.EmptyTTL = 1
+			w.c.Attach([]*pool.Pool{w.p}, w)
+			x := w.come()
+			w.now++
+			w.dispatch()
+			return x
+		}, 503, "rejected-no-endpoints", "noEndpointRequestTTL"},
 		{"full, client goes", false, func(w *world) *request { x := w.come(); w.cancel(x); return x }, 0, "", ""},
 		{"empty, client goes", true, func(w *world) *request { x := w.come(); w.cancel(x); return x }, 0, "", ""},
 	} {
@@ -78,9 +93,12 @@ func TestF01StatusMatrix(t *testing.T) {
 		x := w.come()
 		w.pass(30 * time.Second)
 		y := w.come(priority(1))
+		if !x.held || !y.held {
+			t.Fatalf("first %v, second %v, want that both wait for an endpoint", x.no, y.no)
+		}
 		w.members(1) // room for one
-		if !x.runs && !y.runs || !x.held && x.no == nil && !x.runs {
-			t.Errorf("first %v, second %v", x.no, y.no)
+		if x.no == nil || x.no.ID != reason.QueueTimeout || !y.runs {
+			t.Errorf("the first got %v, want that it waited longer than one may for room; the second runs: %v", x.no, y.runs)
 		}
 	})
 
@@ -200,10 +218,19 @@ func TestF05APriorityThatWasIdleIsServedAtItsOwn(t *testing.T) {
 	if !at7.runs || at0.runs {
 		t.Error("priority 7 was not served before 0")
 	}
-	for _, b := range w.c.Stats(w.now).Pools[0].Bands {
-		if b.Priority == 6 && w.now > pool.Instant(3*time.Hour) {
-			t.Error("an idle band is remembered")
+	bands := func() (all []int32) {
+		for _, b := range w.c.Stats(w.now).Pools[0].Bands {
+			all = append(all, b.Priority)
 		}
+		return all
+	}
+	if !slices.Contains(bands(), 6) {
+		t.Fatalf("the bands are %v, want 6 among them, which had somebody lately", bands())
+	}
+	w.pass(bandIdle)
+	w.come() // the sweep runs
+	if slices.Contains(bands(), 6) {
+		t.Errorf("the bands are %v: an idle one is remembered", bands())
 	}
 }
 
@@ -228,10 +255,17 @@ func TestIdleBandsAreForgotten(t *testing.T) {
 
 // Endpoints of which nothing is known yet add room and no load; a pool without endpoints has no room.
 func TestF07FreshEndpointsAreRoom(t *testing.T) {
-	for _, d := range []Detector{NewLoadDetector(), NewConcurrencyDetector()} {
+	for _, r := range []struct {
+		d     Detector
+		wants float64
+	}{
+		{NewLoadDetector(), 0}, {NewConcurrencyDetector(), 0},
+		{NewUtilizationDetector(), 1}, // as llm-d's: it knows nothing but what engines report, and says in refusals that they do not
+	} {
+		d := r.d
 		w := newWorld(t, settings(func(s *Settings) { s.Detector = d }), 3)
-		if got := w.c.Stats(w.now).Pools[0].Saturation.Value; got != 0 {
-			t.Errorf("%T: three fresh endpoints: saturation %v, want 0", d, got)
+		if got := w.c.Stats(w.now).Pools[0].Saturation; got.Value != r.wants || got.Unread != int(3*r.wants) {
+			t.Errorf("%T: three fresh endpoints: saturation %+v, want %v", d, got, r.wants)
 		}
 		w.members(0)
 		if got := w.c.Stats(w.now).Pools[0].Saturation.Value; got != 1 {

@@ -53,6 +53,9 @@ type Saturation struct {
 	// Stale is how many endpoints have no fresh sample.
 	Stale int
 
+	// Unread is how many of them count as full for want of one.
+	Unread int
+
 	// Until is when Value may fall though nothing happens but time; 0 for never.
 	Until pool.Instant
 }

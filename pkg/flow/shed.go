@@ -59,7 +59,13 @@ func (q *Shed) Fits(c *plugins.Cycle, books *pool.Books) (bool, *reason.Refusal)
 	if s.Value < 1 || len(l.view.members) == 0 { // without endpoints there is another reason
 		return true, nil
 	}
-	return false, reason.Refuse(reason.Shed, "its priority is %d, and the saturation %.2f", r.Target.Priority, s.Value)
+	no := reason.Refuse(reason.Shed, "its priority is %d, and the saturation %.2f", r.Target.Priority, s.Value)
+	if s.Unread > 0 {
+		why := unread(s.Unread, len(l.view.members))
+		r.Note(reason.FullUnread, why)
+		no.Detail += "; " + why
+	}
+	return false, no
 }
 
 // Next has nobody.

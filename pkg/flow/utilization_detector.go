@@ -60,6 +60,6 @@ func (d *UtilizationDetector) Saturation(v *View) Saturation {
 		m.add(v.Stages[id], max(queue, s.KVUsage/d.KVCacheUtilThreshold))
 	}
 	out := m.of(1)
-	out.Stale = stale
+	out.Stale, out.Unread = stale, stale
 	return out
 }

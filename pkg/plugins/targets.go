@@ -17,12 +17,18 @@ const (
 const mostTarget = 24 * 60 * 60 * 1000
 
 func fillTTFTTarget(r *Request, h RequestValue[float64]) {
-	h.Set(r, target(r, HeaderTTFTTarget, headerTTFTTargetOld))
+	h.Set(r, TargetTTFT(r))
 }
 
 func fillITLTarget(r *Request, h RequestValue[float64]) {
 	h.Set(r, TargetITL(r))
 }
+
+// TargetTTFT returns the client's target for the time to the first token, in milliseconds; Unknown without one.
+func TargetTTFT(r *Request) float64 { return target(r, HeaderTTFTTarget, headerTTFTTargetOld) }
+
+// OddTTFTTarget reports whether the client named a target for the time to the first token that is none, as OddTarget does.
+func OddTTFTTarget(r *Request) bool { return odd(r, HeaderTTFTTarget, headerTTFTTargetOld) }
 
 // TargetITL returns the client's target for the time between tokens, in milliseconds; Unknown without one.
 func TargetITL(r *Request) float64 { return target(r, HeaderITLTarget, headerITLTargetOld) }
@@ -45,7 +51,7 @@ func target(r *Request, name, old string) float64 {
 
 // OddTarget reports whether the client named a target that is none: no number, not above 0, or more than a day.
 func OddTarget(r *Request) bool {
-	return odd(r, HeaderTTFTTarget, headerTTFTTargetOld) || odd(r, HeaderITLTarget, headerITLTargetOld)
+	return OddTTFTTarget(r) || odd(r, HeaderITLTarget, headerITLTargetOld)
 }
 
 func odd(r *Request, name, old string) bool {

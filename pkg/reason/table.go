@@ -119,6 +119,7 @@ const (
 	// Flow control.
 	Shed
 	FlowsShared
+	FullUnread
 	HeadersFirst
 )
 
@@ -326,7 +327,7 @@ var table = [...]Row{
 		Means:  "a client's latency target is no number above 0 and up to a day, in milliseconds; it counts as none",
 		Remedy: "correct x-llm-d-slo-ttft-ms or x-llm-d-slo-tpot-ms in the client's request"},
 	LatencyUnpredicted: {Code: "latency_unpredicted",
-		Means:  "no candidate has a predicted latency; latency-scorer went by cache, queue and prefix",
+		Means:  "a latency is not predicted where one was to be gone by: latency-scorer went by cache, queue and prefix, latency-slo-admitter let the request pass",
 		Remedy: "set predictInProduce of predicted-latency-producer"},
 	OutputLengthsUnseen: {Code: "output_lengths_unseen",
 		Means:  "no answer shows its token usage: how much requests generate is not learned, and the fixed expectation holds",
@@ -334,6 +335,9 @@ var table = [...]Row{
 	Shed: {Code: "shed", Status: 429, RetryAfter: time.Second, Dropped: "rejected-saturated",
 		Means:  "the pool is full, and the request's priority is below 0",
 		Remedy: "retry later, or send it with a higher priority; a queue (flow-control) has such requests wait"},
+	FullUnread: {Code: "full_unread",
+		Means:  "a request had to wait or was refused, since its pool's endpoints count as full that have no fresh telemetry",
+		Remedy: "see to the engines' metrics pages (scrape_failed tells why one cannot be read); load-detector goes by its own books where there are none"},
 	FlowsShared: {Code: "flows_shared",
 		Means:  "as many tenants of one priority have waited lately as are told apart; further ones share one turn",
 		Remedy: "check what sets the tenants' names; raise maxFlowsPerBand of flow-control"},
