@@ -364,9 +364,9 @@ func (c *Control) Fits(cy *plugins.Cycle, books *pool.Books) (bool, *reason.Refu
 		c.bar(now, l, r, it, false)
 		return false, nil
 	}
-	if below, s := c.below(o, l, it, r.Target.Priority, now); !below {
-		if it == nil && s.Unread > 0 {
-			r.Note(reason.FullUnread, unread(s.Unread, len(l.view.members)))
+	if below, unknown := c.below(o, l, it, r.Target.Priority, now); !below {
+		if it == nil && unknown > 0 {
+			r.Note(reason.FullUnread, unread(unknown, len(l.view.members)))
 		}
 		c.bar(now, l, r, it, false)
 		return false, nil
@@ -378,21 +378,21 @@ func (c *Control) Fits(cy *plugins.Cycle, books *pool.Books) (bool, *reason.Refu
 	return true, nil
 }
 
-// below reports whether the pool's saturation is below the ceiling of the request's band, and that saturation, as far as it was asked
-// for. Where the ceiling is 1 and endpoints are known to have room, whether any has is asked next, and the same.
-func (c *Control) below(o *rules, l *line, it *item, priority int32, now pool.Instant) (below bool, s Saturation) {
+// below reports whether the pool's saturation is below the ceiling of the request's band, and how many endpoints count as full since
+// nothing is known of them. Where the ceiling is 1 and endpoints are known to have room, whether any has is asked next, and the same.
+func (c *Control) below(o *rules, l *line, it *item, priority int32, now pool.Instant) (below bool, unread int) {
 	if it != nil {
 		if o.rooms != nil && it.ceiling >= 1 {
-			return true, s
+			return true, 0
 		}
-		s = o.Detector.Saturation(&l.seen)
-		return s.Value < it.ceiling, s
+		s := o.Detector.Saturation(&l.seen)
+		return s.Value < it.ceiling, s.Unread
 	}
 	if fixed, ok := o.Ceilings.(*StaticLimit); ok && fixed.Threshold >= 1 && o.rooms != nil {
-		return true, s
+		return true, 0
 	}
-	s = o.Detector.Saturation(&l.seen)
-	return s.Value < 1 && s.Value < c.ceilingOf(o, l, priority, s.Value, now), s
+	s := o.Detector.Saturation(&l.seen)
+	return s.Value < 1 && s.Value < c.ceilingOf(o, l, priority, s.Value, now), s.Unread
 }
 
 // ceilingOf returns the ceiling of a priority.
