@@ -59,6 +59,7 @@ func (f *Filter) count(c *plugins.Cycle, w *ward, books *pool.Books) {
 	for _, id := range c.Snapshot.Members {
 		e := &w.at[id]
 		e.forget(c.Now, f.Window)
+		e.alive = max(e.alive, books.Tallies[id].HeardAt) // what answers another replica does not hang
 		s := &books.Samples[id]
 		e.queues = s.Waiting > 0 && s.State(c.Now, c.StaleAfter()) == pool.Fresh
 		e.open, e.late, e.hung, e.ahead = [phases]pace{}, [phases]float64{}, 0, 0

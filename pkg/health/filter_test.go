@@ -285,13 +285,34 @@ func TestAllThatRefuseAreAvoidedWhileThereAreOthers(t *testing.T) {
 	}
 }
 
-// An endpoint that can be read no more, and has answered nothing since, is out while others can be read; one that answers stays.
+// otherReplica is another picker's booking at an endpoint, whose answer can begin and whose number of tokens can be told.
+func (w *ward) otherReplica(name string) (begins, tells func()) {
+	m, h := new(pool.Mirror), pool.Booking{Slot: 3, Generation: 1}
+	hear := func(e pool.Event) {
+		w.t.Helper()
+		e.Booking = h
+		if n := w.Pool.Hear(w.Now, m, []pool.Event{e}); n != 0 {
+			w.t.Fatalf("%+v was of no use", e)
+		}
+	}
+	hear(pool.Event{Kind: pool.Booked, To: w.Pool.Snapshot().Slots[w.Ref(name).ID].Addr, Left: time.Hour})
+	return func() { hear(pool.Event{Kind: pool.Begun}) }, func() { hear(pool.Event{Kind: pool.Told, Tokens: 7}) }
+}
+
+// An endpoint that can be read no more, and has answered nothing since, is out while others can be read; one that answers stays, whichever
+// replica it answers.
 func TestSilence(t *testing.T) {
 	for _, r := range []struct {
-		name    string
-		answers bool
-		want    string
-	}{{"and no answers", false, "b:ejected"}, {"but answers", true, ""}} {
+		name          string
+		answers       bool
+		begins, tells bool // of another replica, in the fourth second
+		want          string
+	}{
+		{"and no answers", false, false, false, "b:ejected"},
+		{"but answers", true, false, false, ""},
+		{"but answers another replica", false, true, false, ""},
+		{"but ends another replica's answer", false, false, true, ""},
+	} {
 		t.Run(r.name, func(t *testing.T) {
 			w := newWard(t, nil)
 			read := func(names ...string) {
@@ -300,9 +321,16 @@ func TestSilence(t *testing.T) {
 				}
 			}
 			read("a", "b", "c", "d")
-			for range 8 {
+			begins, tells := w.otherReplica("b")
+			for second := range 8 {
 				w.pass(time.Second)
 				read("a", "c", "d")
+				if second == 3 && r.begins {
+					begins()
+				}
+				if second == 3 && r.tells {
+					tells()
+				}
 				if s := w.Send(openai.NewSummary()); s.Picked[0] != "b" || r.answers {
 					s.Answer(s.Picked[0])
 					s.End(0)

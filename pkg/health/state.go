@@ -16,7 +16,7 @@ type endpoint struct {
 	addr        netip.AddrPort
 	class       plugins.CapacityClass
 	joined      pool.Instant
-	alive       pool.Instant // of the last answer that was none of its failures
+	alive       pool.Instant // of the last answer that was none of its failures, or of another replica
 
 	state   plugins.HealthState
 	why     reason.ID // of the last ejection

@@ -249,6 +249,7 @@ func (b *Books) firstByte(h Booking) bool {
 	if !b.entries[i].begun {
 		b.entries[i].begun = true
 		b.Tallies[b.entries[i].to.ID].Answered++
+		b.lives(&b.entries[i])
 		b.tell(i, Event{Kind: Begun})
 	}
 	return true
@@ -264,8 +265,16 @@ func (b *Books) progress(h Booking, decode int64) bool {
 	b.touched.add(e.to.ID)
 	b.DecodeTokens[e.to.ID] += decode - e.decode
 	e.decode, e.told = decode, true
+	b.lives(e)
 	b.tell(i, Event{Kind: Told, Tokens: decode})
 	return true
+}
+
+// lives notes a sign of life that another picker was given.
+func (b *Books) lives(e *entry) {
+	if e.heard {
+		b.Tallies[e.to.ID].HeardAt = b.clock
+	}
 }
 
 func (b *Books) move(h Booking, to Ref, l Load) bool {

@@ -210,3 +210,36 @@ func TestABookingBringsItsPrompt(t *testing.T) {
 		t.Errorf("told %+v", got)
 	}
 }
+
+// What another picker's requests show of an engine is a sign of life; the own ones show it to whoever sends them.
+func TestSignsOfLifeAreHeard(t *testing.T) {
+	now := Instant(1)
+	p := New("a", nil)
+	p.Update(now, three())
+	var m Mirror
+	heardAt := func() (at Instant) {
+		p.Decide(func(_ *Snapshot, b *Books) { at = b.Tallies[0].HeardAt })
+		return at
+	}
+	step := func(what string, want Instant, do func()) {
+		t.Helper()
+		now += 10
+		do()
+		if got := heardAt(); got != want {
+			t.Errorf("%s: last heard at %d, want %d", what, got, want)
+		}
+	}
+	hear := func(e Event) func() {
+		e.Booking = Booking{Slot: 1, Generation: 1}
+		return func() { p.Hear(now, &m, []Event{e}) }
+	}
+	var own Booking
+	step("an own booking", 0, func() {
+		p.Decide(func(s *Snapshot, b *Books) { own = b.Book(s.Slots[0].Ref, Load{Decode: 5}, now+1000) })
+	})
+	step("an own answer", 0, func() { p.FirstByte(now, own) })
+	step("another's booking", 0, hear(Event{Kind: Booked, To: address(1), Left: time.Second}))
+	step("another's answer", 41, hear(Event{Kind: Begun}))
+	step("its tokens", 51, hear(Event{Kind: Told, Tokens: 5}))
+	step("its end", 51, hear(Event{Kind: Ended}))
+}

@@ -19,6 +19,10 @@ type Tally struct {
 	// Answered are answers that began, of whatever kind.
 	Answered int64
 
+	// HeardAt is when an answer last began, or its number of tokens was told, that another picker asked for; 0: never. It is a sign of
+	// life that the own requests do not give.
+	HeardAt Instant
+
 	// Begun are event streams that began, Waited is the time from each booking to its first byte, Ahead their part of BookedAhead,
 	// to which the work of later prompts is added that ended in the same step, and BegunWork is their part of BookedWork. BegunBeside
 	// and BegunKTokens are the sequences, and the thousands of tokens of their contexts, that decoded at those instants. Where engines send
