@@ -76,7 +76,7 @@ func (r *reader) complete(d *document, entries []plugins.Entry) {
 	if !d.profilesGiven && len(d.profiles) == 0 {
 		p := &profileDecl{name: defaultProfile}
 		for _, it := range d.plugins {
-			if isFilter(it) || isScorer(it) || isPicker(it) {
+			if isFilter(it) && !aside(d, it) || isScorer(it) || isPicker(it) {
 				p.refs = append(p.refs, refDecl{ref: it.name, at: it.at})
 			}
 		}
@@ -104,6 +104,12 @@ func (r *reader) complete(d *document, entries []plugins.Entry) {
 	if len(d.pools) > 1 || slices.ContainsFunc(d.pools, func(p *poolDecl) bool { return len(p.models) > 0 }) {
 		r.modelResolver(d, entries)
 	}
+}
+
+// aside reports whether a policy that is a filter too stays out of the profile of a text without profiles: in our own texts, where
+// it is declared for the queue, and where it was added for llm-d's section.
+func aside(d *document, it *pluginDecl) bool {
+	return servedBy(it) != "" && (d.version == OwnVersion || it.at == (pos{}))
 }
 
 // dropIdle takes references to plugins that were left out from profiles and stages; what was said of the plugin is enough.

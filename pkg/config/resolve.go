@@ -171,6 +171,8 @@ func role(p *pluginDecl) string {
 		return "a profile handler"
 	case isStage(p):
 		return "a stage"
+	case servedBy(p) != "":
+		return article(servedBy(p))
 	case isFilter(p):
 		return "a filter"
 	case isScorer(p):
@@ -179,8 +181,6 @@ func role(p *pluginDecl) string {
 		return "a picker"
 	case makesFacts(p):
 		return "a producer"
-	case servedBy(p) != "":
-		return article(servedBy(p))
 	}
 	return "none of filter, scorer and picker"
 }

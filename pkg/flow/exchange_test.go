@@ -217,6 +217,7 @@ kind: EndpointPickerConfig
 plugins:
 - type: queue-scorer
 - {type: concurrency-detector, parameters: {maxConcurrency: 1}}
+schedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer}]}] # else the detector would filter, as it does in llm-d's
 flowControl: {saturationDetector: {pluginRef: concurrency-detector}}
 `
 	file, problems := config.Load([]byte(text), "shed", catalog.Builtin())

@@ -352,17 +352,15 @@ func TestATenantThatHadItsShareEverywhereGoes(t *testing.T) {
 func TestAccountsDoNotOverflow(t *testing.T) {
 	p := NewTokenDeficit()
 	p.QuantumTokens, p.OutputWeight, p.Weights = 1<<20, 100, map[string]float64{"a": mostWeight, "b": leastWeight}
-	b := &Band{}
-	var flows []*Flow
-	for _, id := range []string{"a", "b"} {
-		f := &Flow{ID: id, deficit: -1 << 50, heap: []*item{{}}}
-		b.stands(f)
-		flows = append(flows, f)
-	}
-	flows[0].park(7) // so that the other sets the number of rounds
-	flows[0].deficit = -1
-	if got := p.Next(b, 0, 7); got != flows[1] || flows[0].deficit != p.quantum(flows[0]) || flows[1].deficit <= 0 {
-		t.Errorf("next is %v, with %d and %d", got, flows[0].deficit, flows[1].deficit)
+	for shift := range 40 {
+		b := &Band{}
+		a, c := &Flow{ID: "a", deficit: -1, heap: []*item{{}}}, &Flow{ID: "b", deficit: -(1<<20 + 12345<<shift), heap: []*item{{}}}
+		b.stands(a)
+		b.stands(c)
+		a.park(7) // so that the other sets the number of rounds
+		if got := p.Next(b, 0, 7); got != c || a.deficit != p.quantum(a) || c.deficit <= 0 {
+			t.Errorf("1<<%d: next is %v, with %d and %d", shift, got, a.deficit, c.deficit)
+		}
 	}
 }
 
