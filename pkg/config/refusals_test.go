@@ -25,7 +25,6 @@ func TestPluginsRefuseWhatCannotBe(t *testing.T) {
 		{"the label of a range", "{type: context-length-aware, parameters: {label: 'a b'}}", "label \"a b\"" + label},
 		{"the label of an engine", "{type: core-metrics-extractor, parameters: {engineLabelKey: 'a b'}}", "engineLabelKey \"a b\"" + label},
 		{"a duration that an instant cannot hold", "{type: flow-control, parameters: {defaultRequestTTL: 2562047h}}", "defaultRequestTTL is 2562047h; at most 175200h"},
-		{"a duration below all", "{type: flow-control, parameters: {noEndpointRequestTTL: -2562047h}}", "noEndpointRequestTTL is -2562047h; at least"},
 		{"a duration of years", "{type: flow-control, parameters: {defaultRequestTTL: 87600h}}", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -268,3 +268,30 @@ func must(t *testing.T, err error) {
 		t.Error(err)
 	}
 }
+
+// A duration without bounds of its own stays within what can be added to an instant; one with bounds has these.
+func TestDurationsHaveABound(t *testing.T) {
+	var v struct {
+		Free  time.Duration `json:"free"`
+		Bound time.Duration `json:"bound" schema:"min=-1000000h,max=1000000h"`
+	}
+	params := Params(&v)
+	for _, r := range []struct {
+		param int
+		to    string
+		want  string
+	}{
+		{0, "175200h", ""}, {0, "-175200h", ""},
+		{0, "175201h", "free is 175201h; at most 175200h"}, {0, "-175201h", "free is -175201h; at least -175200h"},
+		{0, "2562047h", "free is 2562047h; at most 175200h"},
+		{1, "900000h", ""}, {1, "-900000h", ""}, {1, "1000001h", "bound is 1000001h; at most 1000000h"},
+	} {
+		got := ""
+		if err := params[r.param].SetString(r.to); err != nil {
+			got = err.Error()
+		}
+		if got != r.want {
+			t.Errorf("%s: %q, want %q", r.to, got, r.want)
+		}
+	}
+}
