@@ -34,9 +34,10 @@ type LoadDetector struct {
 	// what the answers that run are expected to add.
 	MaxKVUsage float64 `json:"maxKVUsage" schema:"min=0.01,max=1"`
 
-	// AtHand is how many requests an endpoint is to have without a first byte before it is full for want of memory: what an answer
-	// leaves is taken at once by one of these, while the next one of the queue comes when its end is seen. An engine that is
-	// kept at 95 % of its memory for want of them serves some percent less than it could, which tips a pool that is nearly full.
+	// AtHand is how many requests are to wait inside an endpoint before it is full for want of memory: those without a first byte, or,
+	// since that may be headers which come at once, those that are more than its last sample counts as running. What an answer
+	// leaves is taken at once by one of these, while the next one of the queue comes when its end is seen. An engine that is kept at
+	// 95 % of its memory for want of them serves some percent less than it could, which tips a pool that is nearly full.
 	AtHand int32 `json:"atHand" schema:"min=0" unit:"requests"`
 }
 
@@ -95,7 +96,7 @@ func (d *LoadDetector) HasRoom(v *View, id pool.ID) bool {
 	if pending += max(s.Waiting-b.Requests[id], 0); d.MaxPending > 0 && pending >= d.MaxPending {
 		return false
 	}
-	if pending < d.AtHand {
+	if max(pending, b.Requests[id]-s.Running) < d.AtHand {
 		return true
 	}
 	kv := max(s.KVUsage, 0)
@@ -109,9 +110,11 @@ func (d *LoadDetector) HasRoom(v *View, id pool.ID) bool {
 func (d *LoadDetector) fill(v *View, id pool.ID) (fill float64, opens pool.Instant) {
 	b := v.Books
 	pending := b.NoFirstByte[id]
+	hand := pending
 	kv := 0.0
 	if s := &b.Samples[id]; s.State(v.Now, v.StaleAfter) == pool.Fresh {
 		pending += max(s.Waiting-b.Requests[id], 0)
+		hand = max(pending, b.Requests[id]-s.Running)
 		if s.KVUsage > 0 {
 			kv = s.KVUsage
 		}
@@ -120,7 +123,7 @@ func (d *LoadDetector) fill(v *View, id pool.ID) (fill float64, opens pool.Insta
 		}
 	}
 	fill = kv / d.MaxKVUsage
-	if pending < d.AtHand {
+	if hand < d.AtHand {
 		fill = min(fill, almost)
 	}
 	if d.MaxPending > 0 {

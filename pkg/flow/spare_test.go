@@ -115,3 +115,53 @@ func TestTheSpareAgreesWithAskingAll(t *testing.T) {
 		})
 	})
 }
+
+// An endpoint that has no memory for more is full when enough wait inside: by first bytes, or by what runs there, where headers come at
+// once.
+func TestMemoryIsShortOnlyWithWorkAtHand(t *testing.T) {
+	for _, r := range []struct {
+		name             string
+		usage            float64
+		running, waiting int32 // as the engine counts
+		own, answered    int   // requests that are open, and how many of these have a first byte
+		room             bool
+	}{
+		{"nobody waits", 0.97, 9, 0, 9, 9, true},
+		{"enough have no first byte", 0.97, 9, 0, 9, 5, false},
+		{"one fewer", 0.97, 9, 0, 9, 6, true},
+		{"headers came at once", 0.97, 9, 4, 13, 13, false},
+		{"headers came at once, of some since the sample", 0.97, 9, 1, 13, 13, false},
+		{"one fewer", 0.97, 9, 1, 12, 12, true},
+		{"some ended since, and others began", 0.97, 9, 6, 12, 12, true},
+		{"memory for more", 0.9, 9, 9, 18, 0, true},
+		{"others' wait, too", 0.97, 9, 4, 0, 0, false},
+		{"others' run", 0.97, 90, 0, 9, 9, true},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			p := pool.New("p", nil)
+			p.Update(second, []pool.Endpoint{{Namespace: "ns", Name: "e", Addr: netip.MustParseAddrPort("192.0.2.1:8000")}})
+			to := p.Snapshot().Slots[0].Ref
+			p.Observe(second, to, pool.Sample{At: second, Running: r.running, Waiting: r.waiting, KVUsage: r.usage, Blocks: 1000, BlockTokens: 16})
+			for i := range r.own {
+				var h pool.Booking
+				p.Decide(func(_ *pool.Snapshot, b *pool.Books) {
+					b.At(second)
+					h = b.Book(to, pool.Load{UncachedPrefill: 1}, 3600*second)
+				})
+				if i < r.answered {
+					p.FirstByte(second, h)
+				}
+			}
+			d := &LoadDetector{MaxKVUsage: 0.95, AtHand: 4}
+			p.Decide(func(s *pool.Snapshot, b *pool.Books) {
+				v := &View{Now: second, Books: b, StaleAfter: p.StaleAfter(), Members: s.Members, Stages: []Stage{StageDecode}}
+				if got := d.HasRoom(v, 0); got != r.room {
+					t.Errorf("has room: %v, want %v", got, r.room)
+				}
+				if full := d.Saturation(v).Value >= 1; full == r.room {
+					t.Errorf("full: %v, want %v", full, !r.room)
+				}
+			})
+		})
+	}
+}
