@@ -45,7 +45,7 @@ func TestARefusalNamesItsBound(t *testing.T) {
 			if !x.held {
 				t.Fatal("it does not wait")
 			}
-			if got := notes(x, reason.FullUnread); got != r.noted {
+			if got := w.noted[reason.FullUnread]; got != r.noted {
 				t.Errorf("full_unread is noted %d times, want %d", got, r.noted)
 			}
 			w.pass(three)

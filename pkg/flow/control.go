@@ -366,7 +366,7 @@ func (c *Control) Fits(cy *plugins.Cycle, books *pool.Books) (bool, *reason.Refu
 	}
 	if below, unknown := c.below(o, l, it, r.Target.Priority, now); !below {
 		if it == nil && unknown > 0 {
-			r.Note(reason.FullUnread, unread(unknown, len(l.view.members)))
+			cy.Note(reason.FullUnread, unread(unknown, len(l.view.members)))
 		}
 		c.bar(now, l, r, it, false)
 		return false, nil

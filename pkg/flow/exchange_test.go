@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -189,6 +190,36 @@ func TestF01ShutdownAndTimesThroughTheExchange(t *testing.T) {
 			t.Errorf("%d bookings are left", n)
 		}
 	})
+}
+
+// heard counts reasons.
+type heard map[reason.ID]int
+
+func (h heard) Note(id reason.ID, _ string) { h[id]++ }
+
+// Where nobody tells how full endpoints are, who is refused for that is told so.
+func TestSheddingWhereNobodyTells(t *testing.T) {
+	const text = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n- type: queue-scorer\nflowControl: {maxRequests: 3}\n"
+	file, problems := config.Load([]byte(text), "shed", catalog.Builtin())
+	if file == nil {
+		t.Fatal(problems)
+	}
+	built, problems := file.Build()
+	if built == nil {
+		t.Fatal(problems)
+	}
+	h := &house{t: t, built: built, p: pool.New("default", nil), now: pool.Instant(time.Second)}
+	h.members(2)
+	o, noted := exchange.Defaults(), heard{}
+	o.Built, o.Pools, o.Sink = built, []*pool.Pool{h.p}, noted
+	h.s, _ = exchange.New(o)
+	_, a := h.come(exchange.Said{Priority: -1})
+	h.wants(a, exchange.Reply, reason.Shed.Row().Status)
+	if !strings.Contains(string(a.Reply.Body), "2 of its pool's 2 endpoints count as full, since their metrics are missing or stale") || noted[reason.FullUnread] != 1 {
+		t.Errorf("it is told %s; full_unread is noted %d times", a.Reply.Body, noted[reason.FullUnread])
+	}
+	_, a = h.come(exchange.Said{})
+	h.wants(a, exchange.Forward, 0)
 }
 
 // Who waits for an endpoint goes when there is one, at once.

@@ -34,6 +34,7 @@ func TestARankThatNobodyHasAskedForYet(t *testing.T) {
 		{"an objective below 0 alone", own("", "objectives: [{name: batch, priority: -1}]\n"), -1, 5},
 		{"an objective of another pool has no rank here", own("", "pools: [{name: default, models: [{name: m}]}, {name: other, models: [{name: n}]}]\nobjectives: [{name: batch, priority: -1}, {name: chat, priority: 10, pool: other}]\n"), 0, 10},
 		{"beyond the bound of bands", own(", maxPriorityBands: 2", "objectives: [{name: a, priority: 10}, {name: b, priority: 20}, {name: c, priority: -1}, {name: d, priority: -2}]\n"), -2, 5},
+		{"another priority, beyond the bound of bands", own(", maxPriorityBands: 2", "objectives: [{name: a, priority: 10}, {name: b, priority: 20}, {name: c, priority: -1}, {name: d, priority: -2}]\n"), 7, 8},
 		{"llm-d's section", "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nfeatureGates: [flowControl]\nplugins:\n- type: queue-scorer\n" + ten + half +
 			"flowControl: {saturationDetector: {pluginRef: concurrency-detector}, usageLimitPolicyPluginRef: priority-holdback-policy, priorityBands: [{priority: 5}]}\n", 0, 5},
 	} {

@@ -460,6 +460,24 @@ func TestWhoIsAtItsCeilingHasNoRoom(t *testing.T) {
 	w.wantWaiting(0)
 }
 
+// Who may go to an endpoint alone that is full keeps its turn, and others go meanwhile.
+func TestF14AHeadWhoseOnlyEndpointIsFull(t *testing.T) {
+	w := newWorld(t, settings(func(s *Settings) {
+		s.Patient, s.Default.Fairness, s.Detector = true, NewRoundRobin(), &LoadDetector{MaxPending: 1, MaxKVUsage: 1}
+	}), 2)
+	first, second := w.come(onlyAt(1)), w.come(onlyAt(2))
+	a1, a2 := w.come(tenantIs("a"), onlyAt(1)), w.come(tenantIs("a"))
+	b1, b2 := w.come(tenantIs("b")), w.come(tenantIs("b"))
+	w.end(second)
+	if a1.runs || a2.runs || !b1.runs || !a1.held {
+		t.Fatalf("a runs %v and %v, b runs %v; b goes while the first of a can go nowhere", a1.runs, a2.runs, b1.runs)
+	}
+	w.end(first)
+	if !a1.runs || a1.to.ID != 0 || b2.runs || a2.runs {
+		t.Errorf("a1 %v at %d, a2 %v, b2 %v: a kept its turn", a1.runs, a1.to.ID, a2.runs, b2.runs)
+	}
+}
+
 // Who finds nobody keeps its turn, and others go meanwhile.
 func TestF14AHeadThatCanGoNowhere(t *testing.T) {
 	w := newWorld(t, settings(func(s *Settings) { s.Patient = true; s.Default.Fairness = NewRoundRobin() }), 2)

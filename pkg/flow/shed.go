@@ -62,7 +62,7 @@ func (q *Shed) Fits(c *plugins.Cycle, books *pool.Books) (bool, *reason.Refusal)
 	no := reason.Refuse(reason.Shed, "its priority is %d, and the saturation %.2f", r.Target.Priority, s.Value)
 	if s.Unread > 0 {
 		why := unread(s.Unread, len(l.view.members))
-		r.Note(reason.FullUnread, why)
+		c.Note(reason.FullUnread, why)
 		no.Detail += "; " + why
 	}
 	return false, no

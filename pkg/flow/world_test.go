@@ -37,6 +37,7 @@ type request struct {
 	tokens  int64
 	output  int64
 	expects int64 // what its answer is booked for; 0 is output
+	only    int   // the only endpoint that it may go to, from 1 on; 0 for all
 	best    int   // where it is best, from 1 on; 0 for anywhere
 	no      *reason.Refusal
 	at      pool.Instant // of its end of waiting
@@ -135,6 +136,7 @@ func priority(p int32) set     { return func(r *request) { r.Target.Priority = p
 func bytes(n int64) set        { return func(r *request) { r.Bytes = n } }
 func tokens(in, out int64) set { return func(r *request) { r.tokens, r.output = in, out } }
 func bestAt(e int) set         { return func(r *request) { r.best = e } }
+func onlyAt(e int) set         { return func(r *request) { r.only = e } }
 func header(name, v string) set {
 	return func(r *request) { r.Headers = openai.Headers{{Name: name, Value: v}} }
 }
@@ -182,7 +184,11 @@ func (w *world) decide(r *request) bool {
 	cy := w.plan.NewCycle(w)
 	cy.Want = 1
 	snapshot := w.p.Snapshot()
-	if no := cy.Prepare(&r.Request, snapshot, w.p.StaleAfter(), 1, nil); no != nil {
+	var only func(*pool.Endpoint) bool
+	if r.only > 0 {
+		only = func(e *pool.Endpoint) bool { return e.Ref.ID == pool.ID(r.only-1) }
+	}
+	if no := cy.Prepare(&r.Request, snapshot, w.p.StaleAfter(), 1, only); no != nil {
 		w.t.Fatal(no)
 	}
 	waits := false
