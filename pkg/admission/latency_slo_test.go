@@ -103,18 +103,20 @@ func TestWhoPassesForWantOfAPrediction(t *testing.T) {
 		name     string
 		ttft     []float64
 		priority int32
+		header   string
 		target   string
 		noted    int
 	}{
-		{"nobody is predicted", []float64{none, none}, -1, "200", 1},
-		{"one is not, and the other is late", []float64{500, none}, -1, "200", 1},
-		{"one is not, and the other is in time", []float64{none, 100}, -1, "200", 0},
-		{"nobody is, and there is no target", []float64{none, none}, -1, "", 0},
-		{"nobody is, of a priority that is not refused", []float64{none, none}, 0, "200", 0},
+		{"nobody is predicted", []float64{none, none}, -1, plugins.HeaderTTFTTarget, "200", 1},
+		{"one is not, and the other is late", []float64{500, none}, -1, plugins.HeaderTTFTTarget, "200", 1},
+		{"one is not, and the other is in time", []float64{none, 100}, -1, plugins.HeaderTTFTTarget, "200", 0},
+		{"the time between tokens alone is not, and is what is asked for", []float64{500, 100}, -1, plugins.HeaderITLTarget, "20", 1},
+		{"nobody is, and there is no target", []float64{none, none}, -1, plugins.HeaderTTFTTarget, "", 0},
+		{"nobody is, of a priority that is not refused", []float64{none, none}, 0, plugins.HeaderTTFTTarget, "200", 0},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			g := pluginstest.NewRig(t, []pluginstest.Part{{Name: "tells", Plugin: &tells{ttft: r.ttft}}, {Name: "it", Plugin: &once{admission.NewLatencySLO()}}}, "a", "b")
-			s := g.PrepareWith(openai.NewSummary(), openai.Headers{{Name: plugins.HeaderTTFTTarget, Value: r.target}})
+			s := g.PrepareWith(openai.NewSummary(), openai.Headers{{Name: r.header, Value: r.target}})
 			s.Request.Target.Priority = r.priority
 			s.Decide()
 			if g.Notes[reason.LatencyUnpredicted] != r.noted {
