@@ -106,10 +106,13 @@ func (r *reader) complete(d *document, entries []plugins.Entry) {
 	}
 }
 
-// aside reports whether a policy that is a filter too stays out of the profile of a text without profiles: in our own texts, where
-// it is declared for the queue, and where it was added for llm-d's section.
+// aside reports whether a policy that is a filter too stays out of the profile of a text without profiles: in our own texts, where it is
+// declared for a queue, and where it was added for llm-d's section. A text with llm-d's section or gate is llm-d's, though it may have our
+// version for the sake of its objectives.
 func aside(d *document, it *pluginDecl) bool {
-	return servedBy(it) != "" && (d.version == OwnVersion || it.at == (pos{}))
+	u := &d.upstream
+	own := d.version == OwnVersion && u.flow.at == (pos{}) && u.flowControlAt == (pos{}) && u.detector.at == (pos{})
+	return servedBy(it) != "" && (own || it.at == (pos{}))
 }
 
 // dropIdle takes references to plugins that were left out from profiles and stages; what was said of the plugin is enough.

@@ -10,8 +10,8 @@ import "github.com/fairlead/fairlead/pkg/plugins"
 // endpoints add room and no load.
 //
 // In a profile it is a filter, as llm-d's is: it keeps the endpoints at which less is in flight than their maximum times 1 + Headroom,
-// and none where none is. Tokens are those of the fact in-flight-tokens then. A file that names no profiles has it in its profile where
-// its apiVersion is llm-d's, and not where it is our own.
+// and none where none is. Tokens are those of the fact in-flight-tokens then. A file of llm-d's that names no profiles has it in its profile
+// where it declares it; one of our own has it not.
 type ConcurrencyDetector struct {
 	// MaxConcurrency is how many requests an endpoint is meant to run.
 	MaxConcurrency int64 `json:"maxConcurrency" schema:"min=1" unit:"requests"`

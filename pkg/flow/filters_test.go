@@ -65,6 +65,10 @@ func TestDetectorsInProfiles(t *testing.T) {
 		{theirs, "", []string{"concurrency-detector"}},
 		{theirs, "featureGates: [flowControl]\n", []string{"concurrency-detector"}}, // and not the utilization-detector that is added
 		{theirs, "flowControl: {saturationDetector: {pluginRef: concurrency-detector}}\n", []string{"concurrency-detector"}},
+		{own, "featureGates: [flowControl]\nobjectives: [{name: batch, priority: -1}]\n", []string{"concurrency-detector"}}, // ours for its objectives alone
+		{own, "flowControl: {saturationDetector: {pluginRef: concurrency-detector}}\n", []string{"concurrency-detector"}},
+		{own, "saturationDetector: {pluginRef: concurrency-detector}\n", []string{"concurrency-detector"}},
+		{own, "- {type: flow-control, parameters: {saturationDetectorRef: concurrency-detector}}\n", nil},
 		{own, "", nil},
 	} {
 		text := fmt.Sprintf("apiVersion: %s\nkind: EndpointPickerConfig\nplugins:\n- type: queue-scorer\n- type: concurrency-detector\n%s", r.version, r.rest)

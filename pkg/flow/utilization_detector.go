@@ -18,7 +18,7 @@ import (
 //
 // In a profile it is a filter, as llm-d's is: it keeps the endpoints whose queue and KV usage are both below their threshold times
 // 1 + Headroom, and all where none is. One that was never scraped, or whose sample is older than --metrics-staleness-threshold, is not
-// below. A file that names no profiles has it in its profile where its apiVersion is llm-d's, and not where it is our own.
+// below. A file of llm-d's that names no profiles has it in its profile where it declares it; one of our own has it not.
 type UtilizationDetector struct {
 	// QueueDepthThreshold is the number of waiting requests at which an endpoint is full.
 	QueueDepthThreshold int32 `json:"queueDepthThreshold" schema:"min=1"`
