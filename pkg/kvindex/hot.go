@@ -57,7 +57,7 @@ var (
 )
 
 // NewHot returns a Hot with its defaults.
-func NewHot() *Hot { return &Hot{TargetLoad: 0.6, MinTokens: 512} }
+func NewHot() *Hot { return &Hot{TargetLoad: 0.3, MinTokens: 512} }
 
 // Provision says what it reads and makes.
 func (h *Hot) Provision(b *plugins.Builder) error {
