@@ -64,7 +64,7 @@ acceptance: ## the claims of docs/scheduling.md in virtual time, a line each (RU
 	@cd benchmarks/acceptance && $(GO) test -tags acceptance -count=1 -timeout 20m -run '$(or $(RUN),.)'
 
 tune: build ## search the best of 210 configurations for each workload that ships, and record them (an hour on two cores; not in CI)
-	nice $(BIN) bench tune --candidates 210 -s 's*,h*,c-*' --record benchmarks/tuning/results --commit $(VERSION)
+	nice $(BIN) bench tune --candidates 210 -s 's*,h*,c-*,mig-two-slots-unified,p-gke*,p-moon*' --record benchmarks/tuning/results --commit $(VERSION)
 
 tune-check: ## the default against the recorded winners, with SEEDS=40, published traces too (not in CI; `make acceptance` does it with 8)
 	@cd benchmarks/acceptance && FAIRLEAD_TRACES=$${FAIRLEAD_TRACES:-$(CURDIR)/../shared/traces} SEEDS=$(or $(SEEDS),40) $(GO) test -tags acceptance -count=1 -timeout 60m -run TestUntuned
