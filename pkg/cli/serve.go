@@ -92,7 +92,7 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 	}
 	pools := make([]*pool.Pool, len(built.Plans))
 	for i, plan := range built.Plans {
-		pools[i] = f.pool.New(plan.Pool.Name, metrics)
+		pools[i] = f.poolOptions().New(plan.Pool.Name, metrics)
 	}
 	r.feed = newFeed(run, &background, f, clk, metrics, log)
 	if err := r.feed.open(file, built, pools, say); err != nil {

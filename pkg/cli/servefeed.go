@@ -100,6 +100,7 @@ func (d *feed) supply(file *config.File, built *plugins.Built, pools []*pool.Poo
 		},
 	}
 	poll := scraped
+	poll.Interval = d.f.wallInterval(scraped.Interval)
 	poll.Pools, poll.Sink, poll.Clock, poll.Scraped = pools, d.metrics, d.clock.Now, d.metrics.Scraped
 	poller, err := telemetry.New(poll)
 	if err != nil {

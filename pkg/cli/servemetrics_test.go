@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead/fairlead/pkg/catalog"
 	"github.com/fairlead/fairlead/pkg/config"
 	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/pkg/pool/telemetry"
 )
 
@@ -82,5 +83,27 @@ func TestHowEnginesAreScraped(t *testing.T) {
 	file.Metrics.Source.Scheme, file.Metrics.Source.CACert = "https", "/there/is/none"
 	if _, err = scrapeOptions(flags, file, b); err == nil {
 		t.Error("a CA file that is not there is taken")
+	}
+}
+
+// Samples age by the scheduler's clock: where that is fast, pages that came once a second of the wall would all be stale.
+func TestScrapesKeepUpWithAFastClock(t *testing.T) {
+	for _, c := range []struct {
+		speed       float64
+		wall, stale time.Duration
+	}{
+		{0.01, time.Second, 5 * time.Second},
+		{1, time.Second, 5 * time.Second},
+		{8, 125 * time.Millisecond, 5 * time.Second},
+		{100, telemetry.MinInterval, 25 * time.Second},
+	} {
+		f := serveFlags{clockSpeed: c.speed, pool: pool.Options{StaleAfter: 5 * time.Second}}
+		wall, stale := f.wallInterval(time.Second), f.poolOptions().StaleAfter
+		if wall != c.wall || stale != c.stale {
+			t.Errorf("speed %g: a page every %v of the wall and stale after %v, want %v and %v", c.speed, wall, stale, c.wall, c.stale)
+		}
+		if age := time.Duration(float64(wall) * c.speed); age*4 > stale {
+			t.Errorf("speed %g: four pages in a row that fail are %v of the clock, and samples stale after %v", c.speed, age*4, stale)
+		}
 	}
 }

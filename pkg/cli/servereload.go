@@ -187,7 +187,7 @@ func (r *reloader) replace(file *config.File, built *plugins.Built) (refused []s
 		if was := r.built.PoolIndex(plan.Pool.Name); was >= 0 {
 			pools[i] = old.Pools()[was]
 		} else {
-			pools[i] = r.f.pool.New(plan.Pool.Name, r.metrics)
+			pools[i] = r.f.poolOptions().New(plan.Pool.Name, r.metrics)
 		}
 	}
 	kept, lost := built.Inherit(r.built)

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"time"
+
 	"github.com/fairlead/fairlead/pkg/config"
 	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/pkg/pool/telemetry"
 )
 
@@ -30,4 +33,21 @@ func scrapeOptions(o telemetry.Options, file *config.File, built *plugins.Built)
 		}
 	}
 	return o, nil
+}
+
+// wallInterval returns how long lies on the wall between two pages that are interval apart by the scheduler's clock, by which
+// samples age.
+func (f *serveFlags) wallInterval(interval time.Duration) time.Duration {
+	if f.clockSpeed <= 1 {
+		return interval
+	}
+	return max(time.Duration(float64(interval)/f.clockSpeed), telemetry.MinInterval)
+}
+
+// poolOptions returns those of the flags. Where pages cannot come as often as the scheduler's clock would have them, their samples
+// are fresh for five of those that can.
+func (f *serveFlags) poolOptions() pool.Options {
+	o := f.pool
+	o.StaleAfter = max(o.StaleAfter, time.Duration(5*float64(telemetry.MinInterval)*f.clockSpeed))
+	return o
 }
