@@ -9,7 +9,7 @@ import (
 
 // DefaultText is the configuration that applies where none is given: the complete cost of a request, with
 // prefixes that many share copied ahead of need. Where engines have no memory for more, requests wait here, by priority and tenant,
-// and those that can be in time go first; nobody is refused for having waited.
+// and those that can be in time go first; nobody is refused for having waited, but by a bound of its own.
 const DefaultText = `apiVersion: fairlead.dev/v1alpha1
 kind: EndpointPickerConfig
 plugins:

@@ -25,7 +25,8 @@ type Band struct {
 	since    pool.Instant // when the last one went or came
 	first    *item        // of all that wait, in the order in which they came
 	last     *item
-	timely   *item // the first of them that has not yielded
+	timely   *item        // the first of them that has not yielded
+	lapsed   pool.Instant // when those that have were looked through last
 
 	asked   bool    // weighted bands: it is not to be asked in this round any more
 	shut    bool    // the last time that it was asked for: it had somebody, and the pool no room for it

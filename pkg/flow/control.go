@@ -35,7 +35,7 @@ type Settings struct {
 	LookAhead  int
 	MostPassed int32
 	Patience   time.Duration
-	// DropLate refuses a request whose own deadline has passed when its turn comes.
+	// DropLate refuses a request whose own deadline has passed when its turn comes, or where it yields.
 	DropLate bool
 	// HoldEmpty has requests wait while a pool has no endpoint; else they are refused at once.
 	HoldEmpty bool
@@ -186,6 +186,7 @@ func (c *Control) Next(now pool.Instant) (r *plugins.Request, no *reason.Refusal
 			for _, b := range l.bands {
 				c.expire(now, b, empty)
 				b.yield(now)
+				c.lapse(now, b)
 			}
 		}
 	}

@@ -2,10 +2,12 @@ package flow
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
 )
 
 // choosy are settings of a pool whose endpoints take one request each, and whose requests wait for the endpoint of their choice.
@@ -139,6 +141,52 @@ func TestWhoIsLateGoesBehind(t *testing.T) {
 		t.Errorf("they went at places %v, want those that came last, then those that were late, each in their order", got)
 	}
 	w.wantWaiting(0)
+}
+
+// Who is late by its own header too is refused, though its turn does not come while later ones do; one whose time has not passed waits.
+func TestWhoIsLateByItsHeaderIsRefusedWhereItYields(t *testing.T) {
+	for _, r := range []struct {
+		name    string
+		drops   bool
+		ms      string
+		refused time.Duration // at most; 0: never
+	}{
+		{"before it yields", true, "500", 2500 * time.Millisecond},
+		{"after it has yielded", true, "5000", 6500 * time.Millisecond},
+		{"not within this minute", true, "90000", 0},
+		{"where the late are served", false, "500", 0},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			w := newWorld(t, settings(func(s *Settings) { s.Default.YieldAfter, s.Default.TTL, s.DropLate = time.Second, 0, r.drops }), 1)
+			runs := w.come()
+			came := w.now
+			x := w.come(header("x-llm-d-slo-ttft-ms", r.ms))
+			w.pass(1100 * time.Millisecond)
+			for range 100 { // there is always one that can be in time
+				w.come()
+				w.pass(500 * time.Millisecond)
+				w.end(runs)
+				runs = w.went[len(w.went)-1]
+			}
+			if slices.Contains(w.went, x) {
+				t.Fatal("it went before those that can be in time")
+			}
+			if r.refused == 0 {
+				if x.no != nil {
+					t.Errorf("refused with %v, want it to wait", x.no)
+				}
+				w.wantWaiting(1)
+				return
+			}
+			w.wantWaiting(0)
+			if x.no == nil || x.no.ID != reason.QueueTimeout || !strings.Contains(x.no.Detail, "its first token was wanted by then") {
+				t.Fatalf("got %v, want it refused for its header", x.no)
+			}
+			if after := time.Duration(x.at - came); after > r.refused {
+				t.Errorf("refused after %v, want at most %v", after, r.refused)
+			}
+		})
+	}
 }
 
 // Who comes back from a decision in vain after it has become late has the place of one that is late.

@@ -160,6 +160,28 @@ func (c *Control) expire(now pool.Instant, b *Band, empty bool) {
 	}
 }
 
+// lapse takes out of a band those that yield and whose own deadline has passed: they would be refused when their turn comes, and
+// while later ones come it does not. Next hands them out.
+func (c *Control) lapse(now pool.Instant, b *Band) {
+	if now-b.lapsed < lapseEvery {
+		return
+	}
+	b.lapsed = now
+	for it := b.first; it != b.timely; {
+		next := it.next
+		if it.state == stateWaits && it.deadline != 0 && now > it.deadline {
+			it.late = true
+			c.out(now, it)
+			it.state = stateOver
+			c.over = append(c.over, it)
+		}
+		it = next
+	}
+}
+
+// lapseEvery is how often all that yield are looked through.
+const lapseEvery = pool.Instant(time.Second)
+
 // out takes it, which waits, out of its flow and band.
 func (c *Control) out(now pool.Instant, it *item) {
 	it.flow.drop(it)

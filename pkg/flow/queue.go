@@ -87,7 +87,8 @@ type Queue struct {
 	// Then it takes any room before they go on.
 	MaxOvertaken int32 `json:"maxOvertaken" schema:"min=1" unit:"requests"`
 
-	// DropLate refuses a request whose header asks for its first token by a time that has passed when its turn comes.
+	// DropLate refuses a request whose header asks for its first token by a time that has passed when its turn comes; one that yields
+	// is refused within a second of that time.
 	DropLate bool `json:"dropLate"`
 
 	// EnableEviction has requests of a priority below 0 taken back that run, while their pool is too full for requests of a
