@@ -20,7 +20,7 @@ plugins:
 - type: cost-scorer
 - type: max-score-picker
 - type: load-detector
-  parameters: {maxBacklog: 0s, maxPending: 0}
+  parameters: {maxBacklog: 0s, maxPending: 0, atHand: 4}
 - type: flow-control
   parameters: {saturationDetectorRef: load-detector, defaultRequestTTL: 0s, holdWhenEmpty: false, yieldAfter: 1s}
 schedulingProfiles:
