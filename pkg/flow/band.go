@@ -41,6 +41,7 @@ type Flow struct {
 	ID string
 
 	heap    []*item
+	timely  int // of heap: those that do not yield
 	bytes   int64
 	parked  uint64 // the pool's count of changes at which its first found no endpoint; it is not asked again before that rises
 	waits   bool   // it stands in waiting
@@ -269,6 +270,9 @@ type item struct {
 // push gives it its place in the flow, O(log n).
 func (f *Flow) push(it *item) {
 	it.index = len(f.heap)
+	if !it.yields {
+		f.timely++
+	}
 	f.heap = append(f.heap, it)
 	f.up(it.index)
 }
@@ -276,6 +280,9 @@ func (f *Flow) push(it *item) {
 // drop takes it out of the flow, O(log n).
 func (f *Flow) drop(it *item) {
 	i, last := it.index, len(f.heap)-1
+	if !it.yields {
+		f.timely--
+	}
 	if i != last {
 		f.heap[i] = f.heap[last]
 		f.heap[i].index = i

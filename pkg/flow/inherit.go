@@ -81,7 +81,7 @@ func (c *Control) follow(l *line) {
 // reorder has those that wait in a flow go by the order of these settings.
 func (f *Flow) reorder(s BandSettings) {
 	all := slices.Clone(f.heap)
-	f.heap = f.heap[:0]
+	f.heap, f.timely = f.heap[:0], 0
 	for _, it := range all {
 		it.key = s.Ordering.Key(it.r, it.at, s.TTL)
 		f.push(it)

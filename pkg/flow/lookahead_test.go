@@ -189,6 +189,19 @@ func TestWhoIsLateByItsHeaderIsRefusedWhereItYields(t *testing.T) {
 	}
 }
 
+// Who comes is asked where fewer than are looked at can be in time, however many are late.
+func TestManyThatAreLateHideNobody(t *testing.T) {
+	w := newWorld(t, choosy(func(s *Settings) { s.Default.YieldAfter, s.Default.TTL = time.Second, 0 }), 2)
+	for range 21 {
+		w.come(bestAt(1))
+	}
+	w.pass(1500 * time.Millisecond)
+	if x := w.come(bestAt(2)); !x.runs {
+		t.Error("it waits behind 20 that are late, though its choice has room")
+	}
+	w.wantWaiting(20)
+}
+
 // Who comes back from a decision in vain after it has become late has the place of one that is late.
 func TestWhoBecomesLateAtItsTurn(t *testing.T) {
 	w := newWorld(t, settings(func(s *Settings) { s.Default.YieldAfter = time.Second }), 1)

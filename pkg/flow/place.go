@@ -85,7 +85,7 @@ func (c *Control) place(now pool.Instant, it *item, empty bool) *reason.Refusal 
 	b.append(it)
 	it.flow.push(it)
 	b.entered(it.flow, now)
-	if len(it.flow.heap) <= c.rules().LookAhead {
+	if it.flow.timely <= c.rules().LookAhead {
 		it.flow.parked = 0 // where the first of its flow find nobody, it may
 	}
 	c.counts(l, 1, it.bytes)
