@@ -66,10 +66,8 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	bases := make([]string, o.Pods)
-	// The scheduler lives in engine time: what a wait of a second costs must not depend on how fast engines are simulated. Pods
-	// are asked for their load once per engine second, as they would be at real speed.
-	scrape := max(time.Duration(float64(time.Second)/o.Speed), 50*time.Millisecond)
-	args := []string{"gateway", "--clock-speed", strconv.FormatFloat(o.Speed, 'g', -1, 64), "--refresh-metrics-interval", scrape.String(), "--listen", address(o.Pods), "--metrics-bind", "127.0.0.1", "--metrics-port", strconv.Itoa(first + o.Pods + 1)}
+	// The scheduler lives in engine time: what a wait of a second costs must not depend on how fast engines are simulated.
+	args := []string{"gateway", "--clock-speed", strconv.FormatFloat(o.Speed, 'g', -1, 64), "--listen", address(o.Pods), "--metrics-bind", "127.0.0.1", "--metrics-port", strconv.Itoa(first + o.Pods + 1)}
 	for i := range bases {
 		bases[i] = "http://" + address(i)
 		if err := answers(ctx, pods, bases[i]+"/health"); err != nil {
