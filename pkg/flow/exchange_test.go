@@ -46,14 +46,7 @@ plugins:
 `
 
 func newHouse(t *testing.T, endpoints int) *house {
-	file, problems := config.Load([]byte(houseText), "house", catalog.Builtin())
-	if file == nil {
-		t.Fatal(problems)
-	}
-	built, problems := file.Build()
-	if built == nil {
-		t.Fatal(problems)
-	}
+	built := builtFrom(t, houseText)
 	h := &house{t: t, built: built, p: pool.New("default", nil), now: pool.Instant(time.Second)}
 	h.members(endpoints)
 	o := exchange.Defaults()
@@ -192,6 +185,20 @@ func TestF01ShutdownAndTimesThroughTheExchange(t *testing.T) {
 	})
 }
 
+// builtFrom builds what a configuration says.
+func builtFrom(t *testing.T, text string) *plugins.Built {
+	t.Helper()
+	file, problems := config.Load([]byte(text), "house", catalog.Builtin())
+	if file == nil {
+		t.Fatal(problems)
+	}
+	built, problems := file.Build()
+	if built == nil {
+		t.Fatal(problems)
+	}
+	return built
+}
+
 // heard counts reasons.
 type heard map[reason.ID]int
 
@@ -200,14 +207,7 @@ func (h heard) Note(id reason.ID, _ string) { h[id]++ }
 // Where nobody tells how full endpoints are, who is refused for that is told so.
 func TestSheddingWhereNobodyTells(t *testing.T) {
 	const text = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n- type: queue-scorer\nflowControl: {maxRequests: 3}\n"
-	file, problems := config.Load([]byte(text), "shed", catalog.Builtin())
-	if file == nil {
-		t.Fatal(problems)
-	}
-	built, problems := file.Build()
-	if built == nil {
-		t.Fatal(problems)
-	}
+	built := builtFrom(t, text)
 	h := &house{t: t, built: built, p: pool.New("default", nil), now: pool.Instant(time.Second)}
 	h.members(2)
 	o, noted := exchange.Defaults(), heard{}
@@ -251,14 +251,7 @@ plugins:
 schedulingProfiles: [{name: default, plugins: [{pluginRef: queue-scorer}]}] # else the detector would filter, as it does in llm-d's
 flowControl: {saturationDetector: {pluginRef: concurrency-detector}}
 `
-	file, problems := config.Load([]byte(text), "shed", catalog.Builtin())
-	if file == nil {
-		t.Fatal(problems)
-	}
-	built, problems := file.Build()
-	if built == nil {
-		t.Fatal(problems)
-	}
+	built := builtFrom(t, text)
 	h := &house{t: t, built: built, p: pool.New("default", nil), now: pool.Instant(time.Second)}
 	h.members(1)
 	o := exchange.Defaults()
