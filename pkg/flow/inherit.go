@@ -89,13 +89,13 @@ func (f *Flow) reorder(s BandSettings) {
 }
 
 // like returns the settings of a band that is made for a priority.
-func (o *Settings) like(priority int32) BandSettings {
-	s := o.Default
+func (s *Settings) like(priority int32) BandSettings {
+	b := s.Default
 	if priority < 0 {
-		s = o.DefaultNegative
+		b = s.DefaultNegative
 	}
-	s.Priority = priority
-	return s
+	b.Priority = priority
+	return b
 }
 
 // everyLine returns the lines of all pools. They are replaced, and never modified.
