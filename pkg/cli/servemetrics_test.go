@@ -88,6 +88,10 @@ func TestHowEnginesAreScraped(t *testing.T) {
 
 // Samples age by the scheduler's clock: where that is fast, pages that came once a second of the wall would all be stale.
 func TestScrapesKeepUpWithAFastClock(t *testing.T) {
+	short := serveFlags{clockSpeed: 1, pool: pool.Options{StaleAfter: 100 * time.Millisecond}}
+	if got := short.poolOptions().StaleAfter; got != 100*time.Millisecond {
+		t.Errorf("stale after %v by the wall's clock, want what was said", got)
+	}
 	for _, c := range []struct {
 		speed       float64
 		wall, stale time.Duration

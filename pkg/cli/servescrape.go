@@ -48,6 +48,9 @@ func (f *serveFlags) wallInterval(interval time.Duration) time.Duration {
 // are fresh for five of those that can.
 func (f *serveFlags) poolOptions() pool.Options {
 	o := f.pool
+	if f.clockSpeed <= 1 {
+		return o
+	}
 	o.StaleAfter = max(o.StaleAfter, time.Duration(5*float64(telemetry.MinInterval)*f.clockSpeed))
 	return o
 }
