@@ -337,6 +337,7 @@ func (x *Exchange) refuse(now pool.Instant, no *reason.Refusal) Action {
 		x.note(no.ID, no.Detail)
 	}
 	row := no.ID.Row()
+	x.r.Refused = no.ID
 	x.s.o.Built.Leave(x.s.o.Sink, &x.r)
 	x.s.forget(x)
 	x.s.ring.put(x.record(), x.s.o.ConfigText)

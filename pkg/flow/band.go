@@ -224,7 +224,8 @@ const (
 	stateBarred state = iota // it did not fit when it came, and has no place yet
 	stateWaits
 	stateGoes // Next has handed it out; it is counted until it is booked
-	stateOver // its time is over; Next has it, or will have it
+	stateOver // its waiting is over: Next will hand it out with a refusal
+	stateTold // Next has handed it out with a refusal
 	stateRuns // it was booked: its answer is charged to its flow
 )
 
@@ -252,9 +253,9 @@ type item struct {
 	flow *Flow
 
 	state    state
-	empty    bool // of stateOver: the pool had no endpoint
-	late     bool // of stateOver: its own deadline has passed
+	over     cause // of stateOver
 	at       pool.Instant
+	vacant   pool.Instant // for how long its pool had had no endpoint when it came; see vacancy
 	deadline pool.Instant // its own, from its headers; 0 for none
 	bytes    int64
 	choice   pool.ID      // where it was best when it was last decided, and found no room, plus 1; 0 for never
@@ -264,7 +265,7 @@ type item struct {
 	ceiling  float64      // of stateGoes: below which saturation it may go
 	index    int          // in the flow's heap
 
-	prev, next *item
+	prev, next *item // in its band, among those whose waiting is over, or of those that are free
 }
 
 // push gives it its place in the flow, O(log n).

@@ -51,7 +51,7 @@ type BandSettings struct {
 	Priority              int32
 	Pool                  string // the only one that has the band from the start; empty for all
 	MaxRequests, MaxBytes int64
-	TTL, EmptyTTL         time.Duration // how long a request waits while its pool is full, and while it is empty
+	TTL, EmptyTTL         time.Duration // how long a request waits for room, and in all while its pool is empty
 	OwnTTL                bool          // TTL is said of the band, not of all
 	YieldAfter            time.Duration // how long it waits before it goes behind those that came later; 0: never
 	Weight                float64
@@ -84,8 +84,8 @@ type common struct {
 	requests int64
 	bytes    int64
 	seq      uint64
-	over     []*item // to be handed out with a refusal
-	places   int64   // items that are not free
+	over     ended
+	places   int64 // items that are not free
 	drains   atomic.Bool
 	free     *item
 	named    map[*plugins.Request]*line // by Evict, until Evicted
@@ -144,7 +144,7 @@ func (c *Control) Enter(now pool.Instant, r *plugins.Request) plugins.Verdict {
 	case it.state != stateBarred:
 		return hold // it has its place; a wake without cause
 	}
-	if no := c.place(now, it, empty); no != nil {
+	if no := c.place(now, it, l.empty(now)); no != nil {
 		c.settled(now, it, outcomeOf(no))
 		c.put(it)
 		return plugins.Verdict{Refusal: no}
@@ -182,7 +182,7 @@ func (c *Control) Next(now pool.Instant) (r *plugins.Request, no *reason.Refusal
 	for _, l := range lines {
 		if l.gate.asked {
 			l.wakes(now)
-			empty := !takes(l.pool.Snapshot())
+			empty := l.empty(now)
 			for _, b := range l.bands {
 				c.expire(now, b, empty)
 				b.yield(now)
@@ -190,10 +190,8 @@ func (c *Control) Next(now pool.Instant) (r *plugins.Request, no *reason.Refusal
 			}
 		}
 	}
-	if it := c.overdue(); it != nil {
-		no := c.tooLate(now, it)
-		c.settled(now, it, outcomeOf(no))
-		return it.r, no, true
+	if it := c.over.take(); it != nil {
+		return it.r, c.tell(now, it), true
 	}
 	for k := range lines {
 		i := (c.turn + k) % len(lines)
@@ -208,25 +206,11 @@ func (c *Control) Next(now pool.Instant) (r *plugins.Request, no *reason.Refusal
 		}
 		c.turn = (i + 1) % len(lines)
 		if it.state == stateOver {
-			no := c.tooLate(now, it)
-			c.settled(now, it, outcomeOf(no))
-			return it.r, no, true
+			return it.r, c.tell(now, it), true
 		}
 		return it.r, nil, true
 	}
 	return nil, nil, false
-}
-
-// overdue takes the first of those whose time is over and who are still here.
-func (c *Control) overdue() *item {
-	for i, it := range c.over {
-		if it.r != nil {
-			c.over = slices.Delete(c.over, 0, i+1)
-			return it
-		}
-	}
-	c.over = c.over[:0]
-	return nil
 }
 
 // look sets up what detectors see of a pool, inside its lock. It reports whether the pool has an endpoint that takes requests.
@@ -335,7 +319,7 @@ func (c *Control) first(now pool.Instant, l *line, b *Band, changes uint64) *ite
 	}
 	if it.deadline != 0 && now > it.deadline && !c.drains.Load() {
 		c.out(now, it)
-		it.state, it.late = stateOver, true
+		it.state, it.over = stateOver, causeLate
 		return it
 	}
 	f.drop(it)
@@ -528,17 +512,16 @@ func (c *Control) Leave(now pool.Instant, r *plugins.Request) {
 	case stateWaits:
 		c.out(now, it)
 		c.settled(now, it, Cancelled)
-	case stateGoes: // the decision refused it
+	case stateGoes:
 		c.uncount(now, it)
-		c.settled(now, it, RejectedOther)
-	case stateOver:
-		if slices.Contains(c.over, it) { // Next will find it, and nobody in it
-			r.Place = nil
-			it.r = nil
-			c.settled(now, it, Cancelled)
-			c.review(now)
-			return
+		how := RejectedOther // the decision refused it
+		if r.Refused == 0 || r.Refused == reason.ShuttingDown {
+			how = Cancelled // its client went before it was decided, or the process ends
 		}
+		c.settled(now, it, how)
+	case stateOver:
+		c.over.remove(it)
+		c.settled(now, it, Cancelled)
 	}
 	c.put(it)
 	c.review(now)
@@ -594,7 +577,7 @@ func (c *Control) review(now pool.Instant) {
 	if c.requests > 0 {
 		due = plugins.Forever
 	}
-	if len(c.over) > 0 {
+	if c.over.first != nil {
 		earlier(max(now, 1))
 	}
 	for _, l := range c.lines {
@@ -612,10 +595,14 @@ func (c *Control) review(now pool.Instant) {
 				earlier(at)
 			}
 		}
-		empty := !takes(l.pool.Snapshot())
+		empty := l.empty(now)
 		for _, b := range l.bands {
 			if ttl := b.ttl(empty); ttl > 0 && b.first != nil {
-				earlier(after(b.first.at, ttl))
+				at := b.first.at
+				if !empty {
+					at += l.vacant.at(now) - b.first.vacant
+				}
+				earlier(after(at, ttl))
 			}
 		}
 	}

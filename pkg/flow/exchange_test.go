@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead/fairlead/pkg/catalog"
 	"github.com/fairlead/fairlead/pkg/config"
 	"github.com/fairlead/fairlead/pkg/exchange"
+	"github.com/fairlead/fairlead/pkg/flow"
 	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
@@ -183,7 +184,29 @@ func TestF01ShutdownAndTimesThroughTheExchange(t *testing.T) {
 			t.Errorf("%d bookings are left", n)
 		}
 	})
+	t.Run("the client goes when its turn has come", func(t *testing.T) {
+		h := newHouse(t, 1)
+		h.come(exchange.Said{})
+		x, _ := h.come(exchange.Said{})
+		ended := stays{}
+		h.built.Queue().(*flow.Queue).Watch(ended)
+		h.p.Watch(nil)
+		h.members(2) // there is room, and nobody has asked the queue yet
+		if _, _, ok := h.built.Next(heard{}, h.now); !ok {
+			t.Fatal("nobody is let go")
+		}
+		x.End(h.now, exchange.Ending{ByClient: true})
+		h.s.Tick(h.now)
+		if len(ended) != 1 || ended[flow.Cancelled] != 1 {
+			t.Errorf("it is counted as %v", ended)
+		}
+	})
 }
+
+// stays counts how stays ended.
+type stays map[flow.Outcome]int
+
+func (s stays) Left(_ *plugins.Request, stay flow.Stay) { s[stay.Outcome]++ }
 
 // builtFrom builds what a configuration says.
 func builtFrom(t *testing.T, text string) *plugins.Built {

@@ -27,6 +27,7 @@ type line struct {
 	priorities []int32
 	ceilings   []float64
 	tail       Saturation // as last seen
+	vacant     vacancy
 	until      pool.Instant
 	wake       pool.Instant // when flows are asked again that wait for a change; 0 for never
 	trials     trials

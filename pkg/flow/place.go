@@ -3,7 +3,6 @@ package flow
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
@@ -44,7 +43,7 @@ func (c *Control) place(now pool.Instant, it *item, empty bool) *reason.Refusal 
 		l.gone = false
 		c.lines = append(slices.Clone(c.lines), l)
 	}
-	it.at, it.bytes = now, r.Bytes
+	it.at, it.bytes, it.vacant = now, r.Bytes, l.vacant.at(now)
 	b, _ := c.band(l, r.Target.Priority, now)
 	if b == nil {
 		return c.full(now, l, empty, fmt.Sprintf("%d priorities wait already, the most that may (maxPriorityBands)", c.rules().MaxBands))
@@ -117,70 +116,6 @@ func (c *Control) full(now pool.Instant, l *line, empty bool, why string) *reaso
 	}
 	return &reason.Refusal{ID: id, Detail: why, RetryAfter: c.retry(now, l)}
 }
-
-// tooLate is the refusal for who has waited too long.
-func (c *Control) tooLate(now pool.Instant, it *item) *reason.Refusal {
-	waited := time.Duration(now - it.at).Round(time.Millisecond)
-	switch {
-	case it.empty:
-		return &reason.Refusal{ID: reason.NoEndpoint, Detail: fmt.Sprintf("it waited %v for the pool's first (noEndpointRequestTTL)", waited), RetryAfter: c.retry(now, it.line)}
-	case it.late:
-		return &reason.Refusal{ID: reason.QueueTimeout, Detail: fmt.Sprintf("it waited %v, and its first token was wanted by then", waited), RetryAfter: c.retry(now, it.line)}
-	}
-	bound, why := "defaultRequestTTL", ""
-	if it.band.OwnTTL {
-		bound = "requestTTL of its band"
-	}
-	if g := &it.line.gate; g.s.Unread > 0 && g.s.Value >= it.band.ceiling {
-		why = "; " + unread(g.s.Unread, g.members)
-	}
-	return &reason.Refusal{ID: reason.QueueTimeout, Detail: fmt.Sprintf("it waited %v (%s)%s", waited, bound, why), RetryAfter: c.retry(now, it.line)}
-}
-
-// unread says why a pool may be full though nothing runs there.
-func unread(n, of int) string {
-	return fmt.Sprintf("%d of its pool's %d endpoints count as full, since their metrics are missing or stale", n, of)
-}
-
-// expire takes out of a band who has waited too long by the pool's present state. They count no longer, and Next hands them out.
-func (c *Control) expire(now pool.Instant, b *Band, empty bool) {
-	ttl := pool.Instant(b.ttl(empty))
-	if ttl <= 0 {
-		return
-	}
-	for it := b.first; it != nil && now-it.at >= ttl; {
-		next := it.next
-		if it.state == stateWaits { // else its turn has come
-			it.empty = empty
-			c.out(now, it)
-			it.state = stateOver
-			c.over = append(c.over, it)
-		}
-		it = next
-	}
-}
-
-// lapse takes out of a band those that yield and whose own deadline has passed: they would be refused when their turn comes, and
-// while later ones come it does not. Next hands them out.
-func (c *Control) lapse(now pool.Instant, b *Band) {
-	if now-b.lapsed < lapseEvery {
-		return
-	}
-	b.lapsed = now
-	for it := b.first; it != b.timely; {
-		next := it.next
-		if it.state == stateWaits && it.deadline != 0 && now > it.deadline {
-			it.late = true
-			c.out(now, it)
-			it.state = stateOver
-			c.over = append(c.over, it)
-		}
-		it = next
-	}
-}
-
-// lapseEvery is how often all that yield are looked through.
-const lapseEvery = pool.Instant(time.Second)
 
 // out takes it, which waits, out of its flow and band.
 func (c *Control) out(now pool.Instant, it *item) {

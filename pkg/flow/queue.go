@@ -27,11 +27,12 @@ type Queue struct {
 	// MaxBytes bounds the bytes of their bodies. 0 is no bound.
 	MaxBytes plugins.Quantity `json:"maxBytes" schema:"min=0"`
 
-	// DefaultRequestTTL is how long a request waits while its pool is full; then it is refused with 429. 0s is no bound.
+	// DefaultRequestTTL is how long a request waits for room; then it is refused with 429. The time in which its pool has no endpoint,
+	// and so nobody to wait for, does not count. 0s is no bound.
 	DefaultRequestTTL time.Duration `json:"defaultRequestTTL" schema:"min=0s"`
 
-	// NoEndpointRequestTTL is how long it waits while its pool has no endpoint; then it is refused with 503. Not given, it is
-	// DefaultRequestTTL, or a minute where that is no bound. 0s is no bound.
+	// NoEndpointRequestTTL is how long it waits in all, for room and for an endpoint, while its pool has none; then it is refused with
+	// 503. Not given, it is DefaultRequestTTL, or a minute where that is no bound. 0s is no bound.
 	NoEndpointRequestTTL *time.Duration `json:"noEndpointRequestTTL,omitempty" schema:"min=0s"`
 
 	// HoldWhenEmpty has requests wait while their pool has no endpoint, as while it is scaled to zero; else they are refused at
@@ -123,7 +124,7 @@ type QueueDefaults struct {
 	// fcfs-ordering-policy.
 	OrderingPolicyRef string `json:"orderingPolicyRef,omitempty" schema:"max=253"`
 
-	// RequestTTL is how long its requests wait while the pool is full; not given it is that of all.
+	// RequestTTL is how long its requests wait for room; not given it is that of all.
 	RequestTTL *time.Duration `json:"requestTTL,omitempty" schema:"min=0s"`
 
 	// Weight is the band's share where bands share by weight; 0 is 1.

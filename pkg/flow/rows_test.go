@@ -88,20 +88,6 @@ func TestF01StatusMatrix(t *testing.T) {
 		}
 	})
 
-	t.Run("a shorter wait for room than for an endpoint", func(t *testing.T) {
-		w := newWorld(t, settings(func(s *Settings) { s.Default.TTL, s.Default.EmptyTTL = 5*time.Second, time.Minute }), 0)
-		x := w.come()
-		w.pass(30 * time.Second)
-		y := w.come(priority(1))
-		if !x.held || !y.held {
-			t.Fatalf("first %v, second %v, want that both wait for an endpoint", x.no, y.no)
-		}
-		w.members(1) // room for one
-		if x.no == nil || x.no.ID != reason.QueueTimeout || !y.runs {
-			t.Errorf("the first got %v, want that it waited longer than one may for room; the second runs: %v", x.no, y.runs)
-		}
-	})
-
 	t.Run("who is over before a bound is asked does not count", func(t *testing.T) {
 		w := newWorld(t, settings(narrow), 1)
 		w.come()

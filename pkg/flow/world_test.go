@@ -174,7 +174,7 @@ func (w *world) advance(r *request) {
 }
 
 func (w *world) refuse(r *request, no *reason.Refusal) {
-	r.no, r.held, r.at = no, false, w.now
+	r.no, r.held, r.at, r.Refused = no, false, w.now, no.ID
 	w.c.Leave(w.now, &r.Request)
 	w.refused = append(w.refused, r)
 }

@@ -74,6 +74,9 @@ type Request struct {
 	// Admit: how the request waited; nil if it did not. The queue writes it, and leaves it alone when the waiting is over.
 	Stay *Stay
 
+	// Refused is why the exchange refuses the request; 0 while it does not, and where the client went away.
+	Refused reason.ID
+
 	values []cell
 	wake   func()
 	notes  []Note
