@@ -172,6 +172,9 @@ schedulingProfiles:
 `, nil, "POST", chat, hello, "epp-profile", "other"),
 		reason.QueueFull: refused(reason.QueueFull, byChance, nil, "POST", chat, hello, "do", "fill"),
 		reason.Shed:      virtual(byChance+"- type: priority-shedding\n", exchange.Said{Priority: -1}),
+		reason.GaveWay: virtual(byChance+"- {type: concurrency-detector, parameters: {maxConcurrency: 1}}\n"+
+			"- {type: flow-control, parameters: {maxRequests: 1, saturationDetectorRef: concurrency-detector}}\n",
+			exchange.Said{}, exchange.Said{}, exchange.Said{}, exchange.Said{Priority: 1}),
 		reason.FlowsShared: virtual(byChance+"- {type: concurrency-detector, parameters: {maxConcurrency: 1}}\n"+
 			"- {type: flow-control, parameters: {maxFlowsPerBand: 2, saturationDetectorRef: concurrency-detector}}\n",
 			exchange.Said{}, exchange.Said{}, exchange.Said{FairnessID: "a"}, exchange.Said{FairnessID: "b"}, exchange.Said{FairnessID: "c"}),

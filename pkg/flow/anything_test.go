@@ -24,6 +24,8 @@ func TestNobodyIsForgottenWhateverHappens(t *testing.T) {
 			s.Default.Fairness, s.DefaultNegative.Fairness = fairness(), fairness()
 			s.Weighted, s.LookAhead, s.MostPassed = draw("weighted", 2) == 1, draw("ahead", 5)*draw("ahead", 5), int32(1+draw("overtaken", 4))
 			s.Patience, s.MaxFlows = time.Duration(1+draw("patience", 3))*time.Second, 1000
+			s.Default.MaxRequests, s.MaxRequests, s.MaxBytes = int64(draw("most", 8)), int64(draw("most in all", 12)), int64(draw("bytes in all", 60))
+			s.Default.YieldAfter = time.Duration(draw("yields", 2)) * time.Second
 		}), 4)
 		var all []*request
 		which := func(of func(*request) bool) *request {
@@ -43,7 +45,7 @@ func TestNobodyIsForgottenWhateverHappens(t *testing.T) {
 		for range draw("steps", 80) {
 			switch draw("what", 10) {
 			case 0, 1, 2, 3:
-				all = append(all, w.come(bestAt(draw("best", 5)), tenantIs(fmt.Sprint("t", draw("tenant", 12))), priority(int32(draw("priority", 3)-1))))
+				all = append(all, w.come(bestAt(draw("best", 5)), tenantIs(fmt.Sprint("t", draw("tenant", 12))), priority(int32(draw("priority", 3)-1)), bytes(int64(draw("bytes", 20)))))
 			case 4:
 				if r := which(runs); r != nil {
 					w.end(r)
@@ -77,6 +79,7 @@ func TestNobodyIsForgottenWhateverHappens(t *testing.T) {
 			}
 			for _, l := range w.c.lines {
 				for _, b := range l.bands {
+					b.check(rt.Fatalf)
 					owed, requests := 0, 0
 					for _, f := range b.waiting {
 						if f.due {
@@ -86,8 +89,8 @@ func TestNobodyIsForgottenWhateverHappens(t *testing.T) {
 							rt.Fatalf("flow %s stands among those that wait: %v, %d", f.ID, f.waits, len(f.heap))
 						}
 					}
-					if owed != b.owed || requests != b.requests {
-						rt.Fatalf("owed %d, counted %d; %d wait, counted %d", owed, b.owed, requests, b.requests)
+					if owed != b.owed || int64(requests) != b.holds[byRequests] {
+						rt.Fatalf("owed %d, counted %d; %d wait, counted %d", owed, b.owed, requests, b.holds[byRequests])
 					}
 				}
 			}
@@ -109,4 +112,44 @@ func TestNobodyIsForgottenWhateverHappens(t *testing.T) {
 			rt.Fatalf("left are %d places and %d bookings", s.Places, w.p.Open())
 		}
 	})
+}
+
+// check compares what a band and its flows count of those that hold places with what there is.
+func (b *Band) check(fatal func(string, ...any)) {
+	holds, flows := [measures]int64{}, map[*Flow]*[measures]int64{}
+	last, fresh := map[*Flow]*item{}, map[*Flow]*item{}
+	for it := b.first; it != nil; it = it.next {
+		f := it.flow
+		if flows[f] == nil {
+			flows[f] = &[measures]int64{}
+		}
+		for by := range measures {
+			holds[by] += by.of(it)
+			flows[f][by] += by.of(it)
+		}
+		if it.older != last[f] {
+			fatal("of flow %q one stands behind another than came before it", f.ID)
+		}
+		if last[f] = it; !it.yields && fresh[f] == nil {
+			fresh[f] = it
+		}
+	}
+	if holds != b.holds {
+		fatal("a band holds %v, and counts %v", holds, b.holds)
+	}
+	for _, f := range b.flows {
+		if has := flows[f]; has == nil && f.holds != [measures]int64{} || has != nil && *has != f.holds || last[f] != f.last || fresh[f] != f.fresh {
+			fatal("flow %q holds %v, and counts %v", f.ID, has, f.holds)
+		}
+	}
+	for by, c := range b.crowds {
+		if len(c) != len(flows) {
+			fatal("%d flows stand by what they hold, of %d", len(c), len(flows))
+		}
+		for i, f := range c {
+			if f.rank[by] != i+1 || i > 0 && f.holds[by] > c[(i-1)/2].holds[by] {
+				fatal("flow %q, which holds %d, is in place %d, and not %d", f.ID, f.holds[by], i, f.rank[by]-1)
+			}
+		}
+	}
 }

@@ -13,20 +13,20 @@ import (
 type Band struct {
 	BandSettings
 
-	static   bool // configured: never forgotten
-	flows    map[string]*Flow
-	waiting  []*Flow // those in which somebody waits, by ID
-	owed     int     // of these, whose turn was taken back
-	cursor   string  // ID of the flow that went last
-	looked   trials  // flows in which nobody was worth a decision
-	turn     string  // ID of the last flow that was looked through in turn
-	requests int
-	bytes    int64
-	since    pool.Instant // when the last one went or came
-	first    *item        // of all that wait, in the order in which they came
-	last     *item
-	timely   *item        // the first of them that has not yielded
-	lapsed   pool.Instant // when those that have were looked through last
+	static  bool // configured: never forgotten
+	flows   map[string]*Flow
+	waiting []*Flow // those in which somebody waits, by ID
+	owed    int     // of these, whose turn was taken back
+	cursor  string  // ID of the flow that went last
+	looked  trials  // flows in which nobody was worth a decision
+	turn    string  // ID of the last flow that was looked through in turn
+	holds   [measures]int64
+	crowds  [measures]crowd
+	since   pool.Instant // when the last one went or came
+	first   *item        // of all that wait, in the order in which they came
+	last    *item
+	timely  *item        // the first of them that has not yielded
+	lapsed  pool.Instant // when those that have were looked through last
 
 	asked   bool    // weighted bands: it is not to be asked in this round any more
 	shut    bool    // the last time that it was asked for: it had somebody, and the pool no room for it
@@ -42,9 +42,12 @@ type Flow struct {
 
 	heap    []*item
 	timely  int // of heap: those that do not yield
-	bytes   int64
-	parked  uint64 // the pool's count of changes at which its first found no endpoint; it is not asked again before that rises
-	waits   bool   // it stands in waiting
+	holds   [measures]int64
+	rank    [measures]int // where it stands in the band's crowds, plus 1; 0 for nowhere
+	last    *item         // of all that have a place, the one that came last
+	fresh   *item         // of these, the first that has not yielded
+	parked  uint64        // the pool's count of changes at which its first found no endpoint; it is not asked again before that rises
+	waits   bool          // it stands in waiting
 	seeks   search
 	due     bool // its turn was taken back: it goes before others
 	emptied pool.Instant
@@ -172,9 +175,19 @@ func (b *Band) append(it *item) {
 	if b.timely == nil {
 		b.timely = it
 	}
-	b.requests++
-	b.bytes += it.bytes
-	it.flow.bytes += it.bytes
+	it.flow.came(it)
+	b.takes(it, 1)
+}
+
+// takes counts a place that is taken, or with -1 one that is left.
+func (b *Band) takes(it *item, sign int64) {
+	for by := range measures {
+		b.holds[by] += sign * by.of(it)
+		it.flow.holds[by] += sign * by.of(it)
+	}
+	for by := range measures {
+		b.crowds[by].moved(it.flow, by)
+	}
 }
 
 // remove takes it out of them.
@@ -193,9 +206,8 @@ func (b *Band) remove(it *item) {
 		b.last = it.prev
 	}
 	it.prev, it.next = nil, nil
-	b.requests--
-	b.bytes -= it.bytes
-	it.flow.bytes -= it.bytes
+	it.flow.left(it)
+	b.takes(it, -1)
 }
 
 // yield has those that have waited for too long go behind all others of their flow. They stand at the front of those that wait,
@@ -205,7 +217,7 @@ func (b *Band) yield(now pool.Instant) {
 		return
 	}
 	for it := b.timely; it != nil && time.Duration(now-it.at) >= b.YieldAfter; it = b.timely {
-		b.timely = it.next
+		b.timely, it.flow.fresh = it.next, it.younger
 		if it.state != stateWaits {
 			it.yields = true // its turn has come; it may come back
 			continue
@@ -254,6 +266,7 @@ type item struct {
 
 	state    state
 	over     cause // of stateOver
+	way      way   // of causeWay
 	at       pool.Instant
 	vacant   pool.Instant // for how long its pool had had no endpoint when it came; see vacancy
 	deadline pool.Instant // its own, from its headers; 0 for none
@@ -265,7 +278,8 @@ type item struct {
 	ceiling  float64      // of stateGoes: below which saturation it may go
 	index    int          // in the flow's heap
 
-	prev, next *item // in its band, among those whose waiting is over, or of those that are free
+	prev, next     *item // in its band, among those whose waiting is over, or of those that are free
+	older, younger *item // in its flow, by the order in which they came
 }
 
 // push gives it its place in the flow, O(log n).

@@ -78,18 +78,17 @@ type common struct {
 
 	asking sync.Mutex // of Next's caller; taken around the other locks
 
-	mu       sync.Mutex // taken inside the pool's lock, and never around it
-	lines    []*line    // of the pools of the control that was attached last, and others in which somebody waits; replaced, never modified
-	turn     int        // the pool that is asked first
-	requests int64
-	bytes    int64
-	seq      uint64
-	over     ended
-	places   int64 // items that are not free
-	drains   atomic.Bool
-	free     *item
-	named    map[*plugins.Request]*line // by Evict, until Evicted
-	watch    atomic.Pointer[Watcher]
+	mu     sync.Mutex // taken inside the pool's lock, and never around it
+	lines  []*line    // of the pools of the control that was attached last, and others in which somebody waits; replaced, never modified
+	turn   int        // the pool that is asked first
+	holds  [measures]int64
+	seq    uint64
+	over   ended
+	places int64 // items that are not free
+	drains atomic.Bool
+	free   *item
+	named  map[*plugins.Request]*line // by Evict, until Evicted
+	watch  atomic.Pointer[Watcher]
 }
 
 // rules are settings, and what follows from them.
@@ -245,7 +244,7 @@ func (c *Control) pick(now pool.Instant, l *line, g *gate) *item {
 		if c.drains.Load() {
 			b.ceiling = math.MaxFloat64
 		}
-		if b.requests == 0 {
+		if b.holds[byRequests] == 0 {
 			continue
 		}
 		if g.s.Value >= b.ceiling {
@@ -574,7 +573,7 @@ func (c *Control) review(now pool.Instant) {
 			due = at
 		}
 	}
-	if c.requests > 0 {
+	if c.holds[byRequests] > 0 {
 		due = plugins.Forever
 	}
 	if c.over.first != nil {

@@ -2,7 +2,7 @@
 //
 //	         fresh ──► Enter ──► passes: nobody waits and there are endpoints
 //	                     │
-//	           bounds? ──┼──► refused: 429, or 503 while the pool has no endpoint; the refusal names the bound
+//	           bounds? ──┼──► who holds most gives way; else refused: 429, or 503 while the pool has no endpoint; the refusal names the bound
 //	                     ▼
 //	pool ► band (priority) ► flow (tenant) ► place (order)
 //	                     │

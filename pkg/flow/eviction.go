@@ -183,7 +183,7 @@ func (c *Control) evict(now pool.Instant, l *line, running int) (*plugins.Reques
 // nobody is or may.
 func (c *Control) inNeed(l *line) (*Band, *victim) {
 	for _, b := range l.bands {
-		if b.shut && b.requests > 0 {
+		if b.shut && b.holds[byRequests] > 0 {
 			return b, l.evictions.first(b.Priority)
 		}
 	}

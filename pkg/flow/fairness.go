@@ -46,6 +46,9 @@ type Spreader interface {
 // AllCounted is implemented by a fairness that is told of all requests of a tenant, also of those that did not wait.
 type AllCounted interface{ CountsAll() }
 
+// Tenantless is implemented by a fairness that knows no tenants: those of its band have no shares of its places either.
+type Tenantless interface{ Tenantless() }
+
 // uncounted is the part of a fairness that looks at nothing but who waits.
 type uncounted struct{}
 
@@ -53,11 +56,15 @@ func (uncounted) Came(*Flow, pool.Instant)                        {}
 func (uncounted) Booked(*Flow, pool.Ref, pool.Load, pool.Instant) {}
 func (uncounted) Settled(*Flow, Served, pool.Instant)             {}
 
-// GlobalStrict knows no tenants: the request goes first that the ordering of the band puts first, whoever sent it.
+// GlobalStrict knows no tenants: the request goes first that the ordering of the band puts first, whoever sent it, and places in a full
+// band are not shared between them.
 type GlobalStrict struct{ uncounted }
 
 // NewGlobalStrict returns a GlobalStrict; it has no parameters.
 func NewGlobalStrict() *GlobalStrict { return &GlobalStrict{} }
+
+// Tenantless says that it knows none.
+func (*GlobalStrict) Tenantless() {}
 
 // Next returns the flow with the first of all first requests.
 func (*GlobalStrict) Next(b *Band, _ pool.Instant, changes uint64) (best *Flow) {

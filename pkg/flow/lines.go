@@ -101,14 +101,14 @@ func (c *Control) sweep(l *line, now pool.Instant) {
 	l.swept = now
 	for _, b := range l.bands {
 		for id, f := range b.flows {
-			if !f.waits && len(f.heap) == 0 && f.bytes == 0 && time.Duration(now-max(f.emptied, f.serviced)) >= c.remembers(b) {
+			if !f.waits && f.holds[byRequests] == 0 && time.Duration(now-max(f.emptied, f.serviced)) >= c.remembers(b) {
 				delete(b.flows, id)
 			}
 		}
 	}
 	n := len(l.bands)
 	l.bands = slices.DeleteFunc(l.bands, func(b *Band) bool {
-		return !b.static && b.requests == 0 && len(b.flows) == 0 && time.Duration(now-b.since) >= c.rules().BandIdle
+		return !b.static && b.holds[byRequests] == 0 && len(b.flows) == 0 && time.Duration(now-b.since) >= c.rules().BandIdle
 	})
 	if len(l.bands) != n {
 		l.ranked()

@@ -50,18 +50,8 @@ func (c *Control) place(now pool.Instant, it *item, empty bool) *reason.Refusal 
 	}
 	it.band = b
 	c.expire(now, b, empty)
-	for _, bound := range [...]struct {
-		most, has int64
-		name      string
-	}{
-		{b.MaxRequests, int64(b.requests) + 1, "requests of this priority wait already (maxRequests of its band)"},
-		{b.MaxBytes, b.bytes + it.bytes, "bytes of requests of this priority may wait (maxBytes of its band)"},
-		{c.rules().MaxRequests, c.requests + 1, "requests wait already (maxRequests)"},
-		{c.rules().MaxBytes, c.bytes + it.bytes, "bytes of requests may wait (maxBytes)"},
-	} {
-		if bound.most > 0 && bound.has > bound.most {
-			return c.full(now, l, empty, fmt.Sprintf("%d %s", bound.most, bound.name))
-		}
+	if why := c.makeWay(now, it); why != "" {
+		return c.full(now, l, empty, why)
 	}
 	it.flow = c.flow(l, b, tenant(r), now)
 	c.seq++
@@ -78,7 +68,7 @@ func (c *Control) place(now pool.Instant, it *item, empty bool) *reason.Refusal 
 	if empty {
 		r.Stay.Why = whyEmpty
 	}
-	if b.requests == 0 && c.rules().Weighted {
+	if b.holds[byRequests] == 0 && c.rules().Weighted {
 		b.pass = max(b.pass, l.pass) // no credit for the time when nobody waited
 	}
 	b.append(it)
@@ -101,8 +91,8 @@ const (
 
 // counts keeps the totals.
 func (c *Control) counts(l *line, requests, bytes int64) {
-	c.requests += requests
-	c.bytes += bytes
+	c.holds[byRequests] += requests
+	c.holds[byBytes] += bytes
 	l.waiting.Add(requests)
 	c.waiting.Add(requests)
 }

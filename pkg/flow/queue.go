@@ -18,13 +18,14 @@ import (
 // policy, and the requests of a tenant go in the order of an ordering policy. A request is decided when its turn comes, with
 // what is known then.
 //
-// Everything is bounded: a request that finds a bound reached is refused with 429, and with 503 while its pool has no
-// endpoint; so is one that waits too long. The refusal names the bound and says when to try again.
+// Everything is bounded: a request that finds a bound reached, and nobody that gives way to it, is refused with 429, and with 503 while
+// its pool has no endpoint; so is one that gives way, and one that waits too long. The refusal names the bound and says when to try again.
 type Queue struct {
-	// MaxRequests bounds the requests that wait, in all bands together. 0 is no bound.
+	// MaxRequests bounds the requests that wait, in all bands together. Beyond it lower priorities give way to higher ones, and of one
+	// priority the tenant that has most to one that has less than its share; who finds nobody that gives way is refused. 0 is no bound.
 	MaxRequests plugins.Quantity `json:"maxRequests" schema:"min=0"`
 
-	// MaxBytes bounds the bytes of their bodies. 0 is no bound.
+	// MaxBytes bounds the bytes of their bodies, likewise. 0 is no bound.
 	MaxBytes plugins.Quantity `json:"maxBytes" schema:"min=0"`
 
 	// DefaultRequestTTL is how long a request waits for room; then it is refused with 429. The time in which its pool has no endpoint,
@@ -110,10 +111,11 @@ type Queue struct {
 
 // QueueDefaults are what is said of bands that are not in the list.
 type QueueDefaults struct {
-	// MaxRequests bounds the requests of the band that wait for one pool. 0 is the default, which is 5000 if nobody says another.
+	// MaxRequests bounds the requests of the band that wait for one pool. Beyond it the tenant that has most gives way to one that has
+	// less than its share. 0 is the default, which is 5000 if nobody says another.
 	MaxRequests plugins.Quantity `json:"maxRequests,omitempty" schema:"min=0"`
 
-	// MaxBytes bounds the bytes of their bodies. 0 is the default, which is 1G if nobody says another.
+	// MaxBytes bounds the bytes of their bodies, likewise. 0 is the default, which is 1G if nobody says another.
 	MaxBytes plugins.Quantity `json:"maxBytes,omitempty" schema:"min=0"`
 
 	// FairnessPolicyRef names the plugin that says whose turn it is among the band's tenants. Without one it is a

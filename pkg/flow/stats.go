@@ -19,13 +19,14 @@ const (
 	RejectedOther                      // its turn came, and its decision refused it
 	EvictedTTL                         // it waited too long while its pool was full
 	EvictedNoEndpoints                 // likewise while its pool was empty
+	GaveWay                            // a bound was reached, and its place went to another
 	Cancelled                          // its client went away, or the process ends
 	outcomes
 )
 
 // String returns the outcome's name, as llm-d's metrics have it.
 func (o Outcome) String() string {
-	return [...]string{"Dispatched", "RejectedCapacity", "RejectedNoEndpoints", "RejectedOther", "EvictedTTL", "EvictedNoEndpoints",
+	return [...]string{"Dispatched", "RejectedCapacity", "RejectedNoEndpoints", "RejectedOther", "EvictedTTL", "EvictedNoEndpoints", "EvictedOther",
 		"EvictedContextCancelled"}[o]
 }
 
@@ -109,19 +110,19 @@ func (c *Control) Stats(now pool.Instant) Stats {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := Stats{Requests: c.requests, Bytes: c.bytes, Places: c.places, MaxRequests: c.rules().MaxRequests, MaxBytes: c.rules().MaxBytes}
+	out := Stats{Requests: c.holds[byRequests], Bytes: c.holds[byBytes], Places: c.places, MaxRequests: c.rules().MaxRequests, MaxBytes: c.rules().MaxBytes}
 	for i, l := range lines {
 		p := PoolStats{Pool: l.pool.Name, Saturation: saturations[i], Empty: !takes(l.pool.Snapshot())}
 		for _, b := range l.bands {
 			s := BandStats{
-				Priority: b.Priority, Configured: b.static, Requests: int64(b.requests), Bytes: b.bytes,
-				MaxRequests: b.MaxRequests, MaxBytes: b.MaxBytes, Ceiling: b.ceiling, Shut: b.shut && b.requests > 0, Ended: b.done,
+				Priority: b.Priority, Configured: b.static, Requests: b.holds[byRequests], Bytes: b.holds[byBytes],
+				MaxRequests: b.MaxRequests, MaxBytes: b.MaxBytes, Ceiling: b.ceiling, Shut: b.shut && b.holds[byRequests] > 0, Ended: b.done,
 			}
 			if b.first != nil {
 				s.Oldest = time.Duration(now - b.first.at)
 			}
 			for _, f := range b.waiting {
-				s.Flows = append(s.Flows, FlowStats{f.ID, int64(len(f.heap)), f.bytes})
+				s.Flows = append(s.Flows, FlowStats{f.ID, int64(len(f.heap)), f.holds[byBytes]})
 			}
 			p.Bands = append(p.Bands, s)
 		}
@@ -138,6 +139,8 @@ func outcomeOf(no *reason.Refusal) Outcome {
 		return RejectedCapacity
 	case reason.NoEndpoint:
 		return EvictedNoEndpoints
+	case reason.GaveWay:
+		return GaveWay
 	}
 	return EvictedTTL
 }
@@ -166,6 +169,8 @@ func (c *Control) settled(now pool.Instant, it *item, o Outcome) {
 		s.Why = reason.NoEndpoint
 	case EvictedTTL:
 		s.Why = reason.QueueTimeout
+	case GaveWay:
+		s.Why = reason.GaveWay
 	}
 	(*w).Left(it.r, s)
 }

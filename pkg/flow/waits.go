@@ -15,6 +15,7 @@ const (
 	causeRoom  cause = iota // no room came in time
 	causeEmpty              // no endpoint came in time
 	causeLate               // its own deadline has passed
+	causeWay                // it gave way to another, since a bound was reached
 )
 
 // ended are those whose waiting is over and whom Next has not handed out yet, in that order. The zero value has none.
@@ -154,6 +155,8 @@ func (c *Control) ends(now pool.Instant, it *item) *reason.Refusal {
 	room := (all - vacant).Round(time.Millisecond)
 	all, vacant = all.Round(time.Millisecond), vacant.Round(time.Millisecond)
 	switch {
+	case it.over == causeWay:
+		return it.gaveWay(all)
 	case it.over == causeLate:
 		return reason.Refuse(reason.QueueTimeout, "it waited %v, and its first token was wanted by then", all)
 	case it.over == causeEmpty && room > 0:

@@ -118,6 +118,7 @@ const (
 
 	// Flow control.
 	Shed
+	GaveWay
 	FlowsShared
 	FullUnread
 	HeadersFirst
@@ -335,6 +336,9 @@ var table = [...]Row{
 	Shed: {Code: "shed", Status: 429, RetryAfter: time.Second, Dropped: "rejected-saturated",
 		Means:  "the pool is full, and the request's priority is below 0",
 		Remedy: "retry later, or send it with a higher priority; a queue (flow-control) has such requests wait"},
+	GaveWay: {Code: "gave_way", Status: 429, RetryAfter: time.Second, Dropped: "rejected-saturated",
+		Means:  "the waiting queue is full, and the request's place went to a tenant that has fewer waiting, or to a higher priority",
+		Remedy: "retry after the time that Retry-After gives, and have fewer requests wait at a time; the bound that the message names may be raised in flow-control"},
 	FullUnread: {Code: "full_unread",
 		Means:  "a request had to wait or was refused, since its pool's endpoints count as full that have no fresh telemetry",
 		Remedy: "see to the engines' metrics pages (scrape_failed tells why one cannot be read); load-detector goes by its own books where there are none"},

@@ -86,6 +86,8 @@ func ownOutcome(o flow.Outcome) string {
 		return "no_endpoint"
 	case flow.EvictedTTL:
 		return "queue_timeout"
+	case flow.GaveWay:
+		return "gave_way"
 	case flow.Cancelled:
 		return "cancelled"
 	}
