@@ -1,11 +1,15 @@
 package filters
 
-import "github.com/fairlead/fairlead/pkg/plugins"
+import (
+	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/reason"
+)
 
 // SLOHeadroomTier keeps the endpoints that are predicted to keep the client's targets, for the first token and between tokens; and
 // all where none is, or all are. A target that the client does not name counts as 0, so that nobody keeps it.
 //
-// What is not predicted of an endpoint is no miss. latency-scorer makes the same difference by itself; this filter makes it before
+// What is not predicted of an endpoint is no miss; where nothing is predicted of any, all stay, and latency_unpredicted is noted of
+// requests that name a target. latency-scorer makes the same difference by itself; this filter makes it before
 // other scorers.
 type SLOHeadroomTier struct {
 	// EpsilonExploreNeg is the share of requests that go to those who would miss a target, so that it is learned of them as well.
@@ -38,11 +42,15 @@ func (s *SLOHeadroomTier) Filter(c *plugins.Cycle, keep plugins.Bits) {
 		id := c.Candidates[i]
 		return ttft[id] != plugins.Unknown && (ttft[id] > most || itl[id] > mostBetween)
 	}
-	missing := 0
-	for i := range c.Candidates {
+	missing, predicted := 0, false
+	for i, id := range c.Candidates {
+		predicted = predicted || ttft[id] != plugins.Unknown
 		if misses(i) {
 			missing++
 		}
+	}
+	if !predicted && len(c.Candidates) > 0 && max(most, mostBetween) > 0 {
+		c.NoteOnce(reason.LatencyUnpredicted, "slo-headroom-tier-filter")
 	}
 	if missing == 0 || missing == len(c.Candidates) {
 		return

@@ -53,12 +53,16 @@ type Holdback struct {
 	// Domain says by what the bands lie on it: rank, their place in the order, or value, the number that their priority is.
 	Domain string `json:"domain" schema:"enum=rank|value"`
 
-	// MinCeiling is the ceiling of the lowest band; at 0 it never goes.
+	// MinCeiling is the ceiling of the lowest band. Below 0.001 it counts as that, so that at 0 the band goes while the pool is
+	// idle, and no sooner.
 	MinCeiling float64 `json:"minCeiling" schema:"required,min=0,max=1"`
 
 	// MaxCeiling is the ceiling of the highest band.
 	MaxCeiling float64 `json:"maxCeiling" schema:"min=0.001,max=1"`
 }
+
+// leastCeiling is the lowest that a band has, so that none is shut out of an idle pool for ever.
+const leastCeiling = 0.001
 
 // NewHoldback returns a Holdback; minCeiling must be given.
 func NewHoldback() *Holdback { return &Holdback{Shape: "linear", Domain: "rank", MaxCeiling: 1} }
@@ -84,7 +88,7 @@ func (p *Holdback) Ceilings(_ float64, priorities []int32, out []float64) {
 		default:
 			share = 1 - float64(i)/float64(n-1)
 		}
-		out[i] = p.MinCeiling + float64(share*(p.MaxCeiling-p.MinCeiling))
+		out[i] = max(p.MinCeiling+float64(share*(p.MaxCeiling-p.MinCeiling)), leastCeiling)
 	}
 }
 

@@ -141,6 +141,7 @@ func TestCeilings(t *testing.T) {
 		{"one for all", &StaticLimit{Threshold: 0.7}, 0.5, []int32{2, 1}, []float64{0.7, 0.7}},
 		{"holdback by rank", &Holdback{Domain: "rank", MinCeiling: 0.5, MaxCeiling: 1}, 0, []int32{100, 1, 0}, []float64{1, 0.75, 0.5}},
 		{"holdback by value", &Holdback{Domain: "value", MinCeiling: 0.5, MaxCeiling: 1}, 0, []int32{100, 25, 0}, []float64{1, 0.625, 0.5}},
+		{"holdback down to nothing", &Holdback{Domain: "rank", MinCeiling: 0, MaxCeiling: 1}, 0, []int32{100, 1, 0}, []float64{1, 0.5, 0.001}},
 		{"holdback of one band", &Holdback{Domain: "value", MinCeiling: 0.5, MaxCeiling: 0.9}, 0, []int32{7}, []float64{0.9}},
 		{"reflective below the limits", NewSoftReflective(), 0.3, []int32{2, 1, 0}, []float64{1, 1, 1}},
 		{"reflective while the pool is full", NewSoftReflective(), 1, []int32{2, 1, 0}, []float64{1, 0, 0}},
@@ -183,6 +184,25 @@ func TestABandThatIsClosedInTurnIsAskedForAgain(t *testing.T) {
 	w.pass(10 * time.Millisecond)
 	if !x.runs {
 		t.Error("the lower band was never open at a saturation of 0.75")
+	}
+}
+
+// A band to which nothing is left but an idle pool has that.
+func TestHoldbackDownToNothing(t *testing.T) {
+	w := newWorld(t, settings(func(s *Settings) {
+		s.Ceilings = &Holdback{Domain: "rank", MinCeiling: 0, MaxCeiling: 1}
+		high := s.Default
+		high.Priority = 1
+		s.Bands = []BandSettings{high}
+	}), 2)
+	first := w.come(priority(1))
+	low := w.come(priority(-1))
+	if !first.runs || !low.held {
+		t.Fatalf("the first runs %v, the low one waits %v", first.runs, low.held)
+	}
+	w.end(first)
+	if !low.runs {
+		t.Error("the low one waits though the pool is idle")
 	}
 }
 

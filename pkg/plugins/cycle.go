@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -225,6 +226,16 @@ func (c *Cycle) Peer() (id pool.ID, ok bool) {
 
 // Note passes an occurrence of a reason on.
 func (c *Cycle) Note(id reason.ID, detail string) { c.sink.Note(id, detail) }
+
+// NoteOnce passes an occurrence on of a reason that holds of the request and not of a decision: once for each request, in however many
+// profiles it is found, and however often the request is decided while it waits.
+func (c *Cycle) NoteOnce(id reason.ID, detail string) {
+	if slices.Contains(c.Request.once, id) {
+		return
+	}
+	c.Request.once = append(c.Request.once, id)
+	c.Note(id, detail)
+}
 
 // Legs returns an empty list for a handler to append its legs to. It belongs to the cycle.
 func (c *Cycle) Legs() []Leg { return c.legs[:0] }

@@ -80,6 +80,7 @@ type Request struct {
 	values []cell
 	wake   func()
 	notes  []Note
+	once   []reason.ID // those that were noted by Cycle.NoteOnce
 }
 
 // Note is an occurrence of a reason that a plugin tells of.

@@ -328,7 +328,7 @@ var table = [...]Row{
 		Means:  "a client's latency target is no number above 0 and up to a day, in milliseconds; it counts as none",
 		Remedy: "correct x-llm-d-slo-ttft-ms or x-llm-d-slo-tpot-ms in the client's request"},
 	LatencyUnpredicted: {Code: "latency_unpredicted",
-		Means:  "a latency is not predicted where one was to be gone by: latency-scorer went by cache, queue and prefix, latency-slo-admitter let the request pass",
+		Means:  "a latency is not predicted where one was to be gone by: latency-scorer went by cache, queue and prefix, latency-slo-admitter let the request pass, slo-headroom-tier-filter kept all endpoints",
 		Remedy: "set predictInProduce of predicted-latency-producer"},
 	OutputLengthsUnseen: {Code: "output_lengths_unseen",
 		Means:  "no answer shows its token usage: how much requests generate is not learned, and the fixed expectation holds",
