@@ -175,6 +175,22 @@ schedulingProfiles:
 		reason.GaveWay: virtual(byChance+"- {type: concurrency-detector, parameters: {maxConcurrency: 1}}\n"+
 			"- {type: flow-control, parameters: {maxRequests: 1, saturationDetectorRef: concurrency-detector}}\n",
 			exchange.Said{}, exchange.Said{}, exchange.Said{}, exchange.Said{Priority: 1}),
+		reason.MemoryDoubted: func(t *testing.T) *heard {
+			w := newWorld(t, byChance+"- {type: load-detector, parameters: {maxBacklog: 0s, maxPending: 0, atHand: 0}}\n- {type: flow-control, parameters: {saturationDetectorRef: load-detector}}\n", nil)
+			for range 21 { // each reading is full, nobody waits there, and answers begin
+				for _, e := range w.pools[0].Snapshot().Slots {
+					s := pool.NoSample()
+					s.At, s.KVUsage, s.Waiting = w.now, 1, 0
+					w.pools[0].Observe(w.now, e.Ref, s)
+					var h pool.Booking
+					w.pools[0].Decide(func(_ *pool.Snapshot, b *pool.Books) { h = b.Book(e.Ref, pool.Load{}, w.now+pool.Instant(time.Hour)) })
+					w.pools[0].FirstByte(w.now, h)
+				}
+				w.now += pool.Instant(time.Second)
+			}
+			w.forwarded(w.ask(seesHeaders, hello))
+			return w.heard
+		},
 		reason.FlowsShared: virtual(byChance+"- {type: concurrency-detector, parameters: {maxConcurrency: 1}}\n"+
 			"- {type: flow-control, parameters: {maxFlowsPerBand: 2, saturationDetectorRef: concurrency-detector}}\n",
 			exchange.Said{}, exchange.Said{}, exchange.Said{FairnessID: "a"}, exchange.Said{FairnessID: "b"}, exchange.Said{FairnessID: "c"}),

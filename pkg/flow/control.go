@@ -94,8 +94,9 @@ type common struct {
 // rules are settings, and what follows from them.
 type rules struct {
 	Settings
-	rooms  Rooms // the detector, if it knows of endpoints and requests wait for them
-	counts bool  // some fairness counts all requests
+	rooms    Rooms    // the detector, if it knows of endpoints and requests wait for them
+	memories Memories // the detector, if it goes by memory besides
+	counts   bool     // some fairness counts all requests
 }
 
 // rules returns those in force.
@@ -112,6 +113,7 @@ func rulesOf(o Settings) *rules {
 	out := &rules{Settings: o}
 	if rooms, ok := o.Detector.(Rooms); ok && o.Patient {
 		out.rooms = rooms
+		out.memories, _ = rooms.(Memories)
 	}
 	for _, s := range append(slices.Clone(o.Bands), o.Default, o.DefaultNegative) {
 		if _, ok := s.Fairness.(AllCounted); ok {
@@ -235,10 +237,7 @@ func (c *Control) pick(now pool.Instant, l *line, g *gate) *item {
 		return nil
 	}
 	c.rules().Ceilings.Ceilings(g.s.Value, l.priorities, l.ceilings)
-	if g.s.Until > 0 {
-		l.until = g.s.Until
-		l.wakeAt(g.s.Until) // who waits for an endpoint that will have room then
-	}
+	l.until, l.opens = g.s.Until, g.s.Until
 	for i, b := range l.bands {
 		b.ceiling, b.shut, b.asked = min(l.ceilings[i], 1), false, true
 		if c.drains.Load() {
@@ -456,7 +455,6 @@ func (c *Control) bar(now pool.Instant, l *line, r *plugins.Request, it *item, p
 	it.flow.seeks = search{}
 	if parked {
 		it.flow.park(l.pool.Changes())
-		l.wakeAt(l.tail.Until)
 		r.Stay.Why = whyNowhere
 	}
 	c.review(now)

@@ -29,6 +29,7 @@ type line struct {
 	tail       Saturation // as last seen
 	vacant     vacancy
 	until      pool.Instant
+	opens      pool.Instant // when an endpoint has room by time alone, as of the last look; 0 for never
 	wake       pool.Instant // when flows are asked again that wait for a change; 0 for never
 	trials     trials
 	pass       float64 // of the weighted band that went last

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
 )
 
 // search is where a flow stands whose first requests were passed over, since the endpoints that they are best at are full. The zero
@@ -158,6 +159,9 @@ func (o *rules) chooses(it *item, now pool.Instant) bool {
 func (c *Control) Suits(cy *plugins.Cycle, legs []plugins.Leg) bool {
 	l, o := c.mine[cy.Request.PoolIndex], c.rules()
 	it, _ := cy.Request.Place.(*item)
+	if o.memories != nil {
+		o.doubts(cy, l, legs)
+	}
 	if o.rooms == nil || len(l.spare.full) == 0 || c.drains.Load() || !o.chooses(it, cy.Now) {
 		return true
 	}
@@ -174,6 +178,18 @@ func (c *Control) Suits(cy *plugins.Cycle, legs []plugins.Leg) bool {
 		return false
 	}
 	return true
+}
+
+// doubts notes that a request goes where the gauge of memory reads as full and is not believed.
+func (o *rules) doubts(cy *plugins.Cycle, l *line, legs []plugins.Leg) {
+	for _, leg := range legs {
+		if len(leg.Endpoints) == 0 {
+			continue
+		}
+		if _, doubted := o.memories.Short(&l.seen, leg.Endpoints[0]); doubted {
+			cy.NoteOnce(reason.MemoryDoubted, plugins.EndpointName(&cy.Snapshot.Slots[leg.Endpoints[0]]))
+		}
+	}
 }
 
 // passOver puts a request back to its place, whose choice is full, and has its flow look at those behind it. Where there is none that is
@@ -230,12 +246,16 @@ func (l *line) wakeAt(at pool.Instant) {
 	}
 }
 
-// wakes has them asked again if the instant has come.
+// wakes has them asked again if the instant has come, or that at which an endpoint has room.
 func (l *line) wakes(now pool.Instant) {
-	if l.wake == 0 || now < l.wake {
+	due := func(at pool.Instant) bool { return at != 0 && now >= at }
+	if !due(l.wake) && !due(l.opens) {
 		return
 	}
-	l.wake, l.trials = 0, trials{}
+	if due(l.wake) {
+		l.wake = 0
+	}
+	l.trials = trials{}
 	for _, b := range l.bands {
 		b.looked = trials{}
 		for _, f := range b.waiting {

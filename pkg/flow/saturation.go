@@ -56,6 +56,9 @@ type Saturation struct {
 	// Unread is how many of them count as full for want of one.
 	Unread int
 
+	// Short is how many have no room for want of memory, as their engines' gauges say.
+	Short int
+
 	// Until is when Value may fall though nothing happens but time; 0 for never.
 	Until pool.Instant
 }
@@ -71,6 +74,13 @@ type Detector interface {
 // and where these stay as they are, one that has room keeps it: time alone makes room and never takes it.
 type Rooms interface {
 	HasRoom(v *View, id pool.ID) bool
+}
+
+// Memories is implemented by a detector that goes by how full the caches of engines are.
+type Memories interface {
+	// Short reports whether an endpoint has no room for want of memory, by its gauge; and whether it would have none, but that its gauge
+	// is not believed. It reads what Rooms.HasRoom reads.
+	Short(v *View, id pool.ID) (short, doubted bool)
 }
 
 // mean is the mean of a quantity over the endpoints of each stage, and the fuller stage of the two.

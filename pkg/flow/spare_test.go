@@ -66,6 +66,7 @@ func TestTheSpareAgreesWithAskingAll(t *testing.T) {
 				})
 			},
 			"time passes": func(t *rapid.T) { now += pool.Instant(draw("ms", 10)) * pool.Instant(time.Millisecond) },
+			"much time":   func(t *rapid.T) { now += pool.Instant(draw("s", 40)) * second },
 			"members":     func(*rapid.T) { list() },
 			"book": func(t *rapid.T) {
 				to, l := member(), pool.Load{UncachedPrefill: int64(draw("prompt", 100)), Decode: int64(draw("answer", 300))}

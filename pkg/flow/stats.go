@@ -78,6 +78,10 @@ type PoolStats struct {
 	Empty      bool       // no endpoint takes requests
 	Bands      []BandStats
 	Evictions  []EvictionStats // by priority, lowest first
+
+	// ShortOfMemory are the endpoints that have no room for want of memory, as their gauges say; Doubted are those whose gauges say so
+	// and are not believed. By name, in the order of the membership.
+	ShortOfMemory, Doubted []string
 }
 
 // BandStats is one band.
@@ -104,15 +108,22 @@ type FlowStats struct {
 // Stats returns the state of the queue.
 func (c *Control) Stats(now pool.Instant) Stats {
 	lines := c.everyLine()
-	saturations := make([]Saturation, len(lines))
+	pools := make([]PoolStats, len(lines))
 	for i, l := range lines {
-		l.pool.Decide(func(s *pool.Snapshot, books *pool.Books) { saturations[i] = c.saturation(l, now, s, books) })
+		p := &pools[i]
+		l.pool.Decide(func(s *pool.Snapshot, books *pool.Books) {
+			p.Saturation = c.saturation(l, now, s, books)
+			if memories := c.rules().memories; memories != nil {
+				p.memory(memories, &l.seen, s)
+			}
+		})
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := Stats{Requests: c.holds[byRequests], Bytes: c.holds[byBytes], Places: c.places, MaxRequests: c.rules().MaxRequests, MaxBytes: c.rules().MaxBytes}
 	for i, l := range lines {
-		p := PoolStats{Pool: l.pool.Name, Saturation: saturations[i], Empty: !takes(l.pool.Snapshot())}
+		p := pools[i]
+		p.Pool, p.Empty = l.pool.Name, !takes(l.pool.Snapshot())
 		for _, b := range l.bands {
 			s := BandStats{
 				Priority: b.Priority, Configured: b.static, Requests: b.holds[byRequests], Bytes: b.holds[byBytes],
@@ -130,6 +141,18 @@ func (c *Control) Stats(now pool.Instant) Stats {
 		out.Pools = append(out.Pools, p)
 	}
 	return out
+}
+
+// memory names the endpoints whose gauges read as full, inside the pool's lock.
+func (p *PoolStats) memory(by Memories, v *View, s *pool.Snapshot) {
+	for _, id := range v.Members {
+		switch short, doubted := by.Short(v, id); {
+		case short:
+			p.ShortOfMemory = append(p.ShortOfMemory, plugins.EndpointName(&s.Slots[id]))
+		case doubted:
+			p.Doubted = append(p.Doubted, plugins.EndpointName(&s.Slots[id]))
+		}
+	}
 }
 
 // outcomeOf returns the outcome that a refusal is.

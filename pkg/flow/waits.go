@@ -174,6 +174,9 @@ func (c *Control) ends(now pool.Instant, it *item) *reason.Refusal {
 	if g := &it.line.gate; g.s.Unread > 0 && g.s.Value >= it.band.ceiling {
 		why += "; " + unread(g.s.Unread, g.members)
 	}
+	if g := &it.line.gate; g.s.Short > 0 {
+		why += fmt.Sprintf("; %d of its pool's %d endpoints have no memory for more, as their KV usage tells", g.s.Short, g.members)
+	}
 	return reason.Refuse(reason.QueueTimeout, "it waited %v (%s)%s", room, bound, why)
 }
 

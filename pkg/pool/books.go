@@ -62,6 +62,9 @@ type Books struct {
 	// LongPrompt says that the prompt of the decision at hand is long for the traffic. An Observer may set it.
 	LongPrompt bool
 
+	// Doubts are since when each engine's gauge of its memory has not been borne out by what waits there.
+	Doubts []Doubt
+
 	Tallies []Tally  // what own requests have shown of each engine
 	Samples []Sample // the last ones, written under the same lock
 

@@ -130,7 +130,7 @@ func (b *Books) resize(n int) {
 	b.Tallies = wide(b.Tallies, n)
 	b.meters = wide(b.meters, n)
 	b.Samples = wide(b.Samples, n)
-	b.Ceilings = wide(b.Ceilings, n)
+	b.Ceilings, b.Doubts = wide(b.Ceilings, n), wide(b.Doubts, n)
 	b.after = wide(b.after, n)
 }
 
@@ -145,7 +145,7 @@ func (b *Books) reset(id ID, perToken time.Duration) {
 	b.BacklogEnds[id], b.PrefillPerToken[id] = 0, perToken
 	b.SinceSample[id] = 0
 	b.ContextTokens[id], b.Tallies[id], b.meters[id] = 0, Tally{}, meter{at: b.clock}
-	b.Samples[id], b.Ceilings[id] = NoSample(), Ceiling{}
+	b.Samples[id], b.Ceilings[id], b.Doubts[id] = NoSample(), Ceiling{}, Doubt{}
 	b.after[id] = chain{none, none}
 }
 
@@ -181,6 +181,7 @@ func (p *Pool) Observe(now Instant, of Ref, s Sample) {
 	}
 	b.touched.add(of.ID)
 	b.seen(of.ID, s.At)
+	b.doubt(of.ID, &s, p.options.StaleAfter)
 	b.Samples[of.ID] = s
 }
 

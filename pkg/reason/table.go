@@ -119,6 +119,7 @@ const (
 	// Flow control.
 	Shed
 	GaveWay
+	MemoryDoubted
 	FlowsShared
 	FullUnread
 	HeadersFirst
@@ -339,6 +340,9 @@ var table = [...]Row{
 	GaveWay: {Code: "gave_way", Status: 429, RetryAfter: time.Second, Dropped: "rejected-saturated",
 		Means:  "the waiting queue is full, and the request's place went to a tenant that has fewer waiting, or to a higher priority",
 		Remedy: "retry after the time that Retry-After gives, and have fewer requests wait at a time; the bound that the message names may be raised in flow-control"},
+	MemoryDoubted: {Code: "memory_doubted",
+		Means:  "a request went to an endpoint whose KV cache reads as full: for 20 s nobody has waited inside the engine, while it began answers, so that the queue does not believe the gauge",
+		Remedy: "check the engine's KV usage metric: it may stand still, or count blocks that are kept for reuse; a larger atHand of load-detector has it not gone by"},
 	FullUnread: {Code: "full_unread",
 		Means:  "a request had to wait or was refused, since its pool's endpoints count as full that have no fresh telemetry",
 		Remedy: "see to the engines' metrics pages (scrape_failed tells why one cannot be read); load-detector goes by its own books where there are none"},

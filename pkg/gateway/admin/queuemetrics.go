@@ -115,6 +115,7 @@ type queueGauges struct {
 	read func() Queue
 
 	requests, bytes, oldest, saturation *prometheus.Desc
+	short                               *prometheus.Desc
 	size, length, full, stale           []*prometheus.Desc
 	bandRequests, bandBytes             []*prometheus.Desc
 	allRequests, allBytes               []*prometheus.Desc
@@ -141,6 +142,7 @@ func newQueueGauges(read func() Queue, legacy bool) *queueGauges {
 		bytes:        own("queue_bytes", "Bytes of their bodies.", "pool", "priority"),
 		oldest:       own("queue_oldest_seconds", "How long the first of them has waited.", "pool", "priority"),
 		saturation:   own("queue_saturation_ratio", "How full a pool is; at 1 requests wait.", "pool"),
+		short:        own("queue_short_endpoints", "Endpoints whose KV cache reads as full with requests at hand; state is short where requests wait for memory there, or doubted where the gauge is not believed.", "pool", "state"),
 		evictions:    own("queue_evictions_total", "Running requests that were to be taken back for waiting ones; result is taken, or missed where the answer had begun.", "pool", "priority", "result"),
 		size:         named("queue_size", "Requests that wait, of all models.", perFlow...),
 		length:       named("queue_bytes", "Bytes of the bodies of requests that wait, of all models.", perFlow...),
@@ -158,7 +160,7 @@ func newQueueGauges(read func() Queue, legacy bool) *queueGauges {
 
 // Describe sends the descriptions.
 func (g *queueGauges) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{g.requests, g.bytes, g.oldest, g.saturation, g.evictions} {
+	for _, d := range []*prometheus.Desc{g.requests, g.bytes, g.oldest, g.saturation, g.short, g.evictions} {
 		out <- d
 	}
 	for _, all := range [][]*prometheus.Desc{g.size, g.length, g.full, g.stale, g.bandRequests, g.bandBytes, g.allRequests, g.allBytes, g.revocationsIssued, g.revocations} {
@@ -203,6 +205,8 @@ func (g *queueGauges) Collect(out chan<- prometheus.Metric) {
 			}
 		}
 		gauge([]*prometheus.Desc{g.saturation}, p.Saturation, p.Pool)
+		gauge([]*prometheus.Desc{g.short}, float64(len(p.Short)), p.Pool, "short")
+		gauge([]*prometheus.Desc{g.short}, float64(len(p.Doubted)), p.Pool, "doubted")
 		gauge(g.full, p.Saturation, p.Pool, "effective")
 		gauge(g.full, p.Prefill, p.Pool, "prefill")
 		gauge(g.full, p.Decode, p.Pool, "decode")

@@ -31,6 +31,8 @@ type QueuePool struct {
 	Prefill    float64         `json:"prefillSaturation"`
 	Decode     float64         `json:"decodeSaturation"`
 	Stale      int             `json:"endpointsWithoutFreshSample"`
+	Short      []string        `json:"endpointsShortOfMemory"` // by their gauges
+	Doubted    []string        `json:"endpointsOfDoubtedMemory"`
 	Bands      []QueueBand     `json:"bands"`
 	Evictions  []QueueEviction `json:"evictions"`
 }
@@ -98,6 +100,7 @@ func (q *Queue) add(of *flow.PoolStats) {
 		q.Pools = append(q.Pools, QueuePool{Pool: of.Pool, Bands: []QueueBand{}, Evictions: []QueueEviction{}})
 	}
 	p := &q.Pools[i]
+	p.Short, p.Doubted = append([]string{}, of.ShortOfMemory...), append([]string{}, of.Doubted...)
 	p.Empty, p.Saturation, p.Prefill, p.Decode, p.Stale = of.Empty, of.Saturation.Value, of.Saturation.Prefill, of.Saturation.Decode, of.Saturation.Stale
 	for j := range of.Bands {
 		p.addBand(&of.Bands[j])
