@@ -95,6 +95,7 @@ func (x *Exchange) book(c *plugins.Cycle, legs []plugins.Leg, books *pool.Books)
 		}
 		l.booking = books.Book(l.refs[0], l.load, x.r.Now+pool.Instant(x.s.o.BookingDeadline))
 	}
+	x.plan().Claim(x.s.o.Sink, &x.r, legs, books)
 	x.plan().Booked(x.s.o.Sink, &x.r, legs, books)
 	x.to = x.legs[0].addrs
 	if x.via.Walks && x.via.Fallbacks {

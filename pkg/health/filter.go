@@ -73,7 +73,7 @@ var (
 	_ plugins.Producer     = (*Filter)(nil)
 	_ plugins.Observer     = (*Filter)(nil)
 	_ plugins.Filter       = (*Filter)(nil)
-	_ plugins.Booker       = (*Filter)(nil)
+	_ plugins.Claimer      = (*Filter)(nil)
 	_ plugins.AttemptHook  = (*Filter)(nil)
 	_ plugins.ResponseHook = (*Filter)(nil)
 	_ plugins.Settler      = (*Filter)(nil)
@@ -243,8 +243,8 @@ func chance(share float64, n int) float64 {
 	return share / (share + float64((1-share)*float64(n)))
 }
 
-// Booked opens the flight of the client's leg.
-func (f *Filter) Booked(r *plugins.Request, legs []plugins.Leg, _ *pool.Books) {
+// Claim opens the flight of the client's leg.
+func (f *Filter) Claim(r *plugins.Request, legs []plugins.Leg, _ *pool.Books) {
 	w := f.wards[r.PoolIndex]
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -278,6 +278,16 @@ func (f *Filter) Booked(r *plugins.Request, legs []plugins.Leg, _ *pool.Books) {
 	e.working++
 	slot, generation := w.begin(fl)
 	f.flight.Set(r, plugins.HealthFlight{Slot: slot, Generation: generation})
+}
+
+// Unclaim ends a flight that has not left: its request is decided anew.
+func (f *Filter) Unclaim(r *plugins.Request) {
+	w := f.wards[r.PoolIndex]
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h := f.flight.Of(r); w.flying(h) != nil {
+		w.end(h.Slot)
+	}
 }
 
 // expected is how many tokens a request is expected to generate.

@@ -464,7 +464,7 @@ func TestWatchingAllocatesNothing(t *testing.T) {
 			if no != nil {
 				t.Fatal(no)
 			}
-			built.Plans[0].Booked(reason.Discard{}, r, legs, books)
+			built.Plans[0].Claim(reason.Discard{}, r, legs, books)
 			ref := r.Snapshot.Slots[legs[0].Endpoints[0]].Ref
 			if ref.ID == 7 {
 				f.Attempted(r, plugins.Attempt{At: r.Now, To: ref, Failed: reason.UpstreamUnreachable})

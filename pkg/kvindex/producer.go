@@ -77,6 +77,7 @@ var (
 	_ plugins.Describer    = (*Producer)(nil)
 	_ plugins.Producer     = (*Producer)(nil)
 	_ plugins.Observer     = (*Producer)(nil)
+	_ plugins.Claimer      = (*Producer)(nil)
 	_ plugins.Booker       = (*Producer)(nil)
 	_ plugins.RequestHook  = (*Producer)(nil)
 	_ plugins.ResponseHook = (*Producer)(nil)
@@ -226,8 +227,8 @@ func (p *Producer) Observe(c *plugins.Cycle, books *pool.Books) {
 	}
 }
 
-// Booked claims the prompt for the primary of each leg.
-func (p *Producer) Booked(r *plugins.Request, legs []plugins.Leg, books *pool.Books) {
+// Claim claims the prompt for the primary of each leg.
+func (p *Producer) Claim(r *plugins.Request, legs []plugins.Leg, books *pool.Books) {
 	hashes, credits := p.hashes.Of(r), p.credits.Of(r)[:0]
 	otherwise := int64(p.LRUCapacityPerServer) * int64(p.blockTokens)
 	for _, leg := range legs {
@@ -240,9 +241,24 @@ func (p *Producer) Booked(r *plugins.Request, legs []plugins.Leg, books *pool.Bo
 			deadline = ends + pool.Instant(p.UnconfirmedTTLMs)*pool.Instant(time.Millisecond)
 		}
 		credits = append(credits, plugins.PrefixCredit(p.indexes[r.PoolIndex].Claim(r.Snapshot.Slots[id].Ref, hashes, p.tokensOfBlock(r), otherwise, r.Now, ends, deadline)))
-		books.Bring(r.Snapshot.Slots[id].Ref, hashes, p.tokensOfBlock(r))
 	}
 	p.credits.Set(r, credits)
+}
+
+// Unclaim takes the claims back: the request goes elsewhere.
+func (p *Producer) Unclaim(r *plugins.Request) {
+	p.takeBack(r)
+	p.release(r)
+}
+
+// Booked tells other replicas where the prompt goes. What they were told is not taken back, so that it has to stand.
+func (p *Producer) Booked(r *plugins.Request, legs []plugins.Leg, books *pool.Books) {
+	hashes := p.hashes.Of(r)
+	for _, leg := range legs {
+		if len(leg.Endpoints) > 0 {
+			books.Bring(r.Snapshot.Slots[leg.Endpoints[0]].Ref, hashes, p.tokensOfBlock(r))
+		}
+	}
 }
 
 // Hear credits an endpoint with a prompt that another replica has sent there. It stands on nobody's account: should the endpoint
@@ -304,8 +320,13 @@ func (p *Producer) Settle(r *plugins.Request, o plugins.Outcome) {
 	case o.Ending != 0: // else nobody saw who answered: the pick is the best guess
 		p.takeBack(r)
 	}
+	p.release(r)
+}
+
+// release ends the claims of a request.
+func (p *Producer) release(r *plugins.Request) {
 	for _, credit := range p.credits.Of(r) {
-		x.Release(Claim(credit))
+		p.indexes[r.PoolIndex].Release(Claim(credit))
 	}
 	p.credits.Set(r, p.credits.Of(r)[:0])
 }

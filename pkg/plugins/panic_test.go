@@ -57,6 +57,8 @@ func (b *bomb) Handle(c *plugins.Cycle) ([]plugins.Leg, *reason.Refusal) {
 	b.off("handle")
 	return handler{}.Handle(c)
 }
+func (b *bomb) Claim(*plugins.Request, []plugins.Leg, *pool.Books)        { b.off("claim") }
+func (b *bomb) Unclaim(*plugins.Request)                                  { b.off("unclaim") }
 func (b *bomb) Booked(*plugins.Request, []plugins.Leg, *pool.Books)       { b.off("booked") }
 func (b *bomb) Commit(*plugins.Request, []plugins.Leg, *plugins.Outgoing) { b.off("commit") }
 func (b *bomb) Wants() plugins.Parts                                      { return plugins.FirstByte }
@@ -88,6 +90,7 @@ func life(t *testing.T, w *world) *reason.Refusal {
 	if !w.built.Suits(w.notes, w.cycle, legs) {
 		t.Error("it does not suit")
 	}
+	w.built.Plans[0].Unclaim(w.notes, &w.request)
 	w.built.Plans[0].Commit(w.notes, &w.request, legs, &plugins.Outgoing{})
 	w.built.Plans[0].Respond(w.notes, &w.request, plugins.FirstByte, nil)
 	w.built.Settle(w.notes, &w.request, plugins.Outcome{})
@@ -96,7 +99,7 @@ func life(t *testing.T, w *world) *reason.Refusal {
 
 func TestAPanicFailsItsOwnRequest(t *testing.T) {
 	refuses := []string{"enter", "fits", "describe", "produce", "observe", "admit", "filter", "score", "pick", "handle"}
-	goesOn := []string{"suits", "booked", "commit", "respond", "settle", "tick", "admitted", "leave"}
+	goesOn := []string{"suits", "claim", "unclaim", "booked", "commit", "respond", "settle", "tick", "admitted", "leave"}
 	for _, at := range append(append(refuses, goesOn...), "next", "nowhere") {
 		t.Run(at, func(t *testing.T) {
 			b := &bomb{at: at}

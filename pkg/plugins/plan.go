@@ -21,7 +21,8 @@ type Plan struct {
 	witnesses  []*instance      // those of them that look at what was chosen
 	admitters  []*instance      // those who may refuse a request before a profile runs
 	fills      []func(*Cycle)   // endpoint facts that come from the pool
-	bookers    []*instance      // those who are told of bookings inside the lock
+	claimers   []*instance      // those who are told of bookings inside the lock
+	bookers    []*instance      // those who are told, inside the lock too, when a booking stands
 	commits    []*instance      // request hooks of this pool
 	attempts   []*instance      // attempt hooks of this pool
 	responds   []*instance      // response hooks of this pool
@@ -220,6 +221,9 @@ func (p *Plan) hooks(member map[*instance]bool) {
 	for _, it := range p.built.instances {
 		if !member[it] && (inProfiles[it.name] || it.makesFacts()) {
 			continue
+		}
+		if _, ok := it.value.(Claimer); ok {
+			p.claimers = append(p.claimers, it)
 		}
 		if _, ok := it.value.(Booker); ok {
 			p.bookers = append(p.bookers, it)

@@ -194,9 +194,19 @@ type Leg struct {
 	Result
 }
 
-// Booker is implemented by a plugin that has to know of a booking before the next decision is made. Booked is called inside the
-// pool's lock, right after the legs were booked and before any RequestHook; it is short, allocates nothing, and keeps nothing of
-// legs and books.
+// Claimer is implemented by a plugin that has to know of a booking before the next decision is made. Claim is called inside the
+// pool's lock, right after the legs were booked. A booking may be given back before its request goes anywhere, for it to be decided
+// anew: Unclaim then takes back what Claim noted, inside the pool's lock too, and Claim follows with the other choice, unless the
+// request is refused. Both are short, allocate nothing, and keep nothing of legs and books. A request that goes away after Claim is
+// settled.
+type Claimer interface {
+	Claim(r *Request, legs []Leg, books *pool.Books)
+	Unclaim(r *Request)
+}
+
+// Booker is implemented by a plugin that has something to tell of a booking once it stands. Booked is called once for each request
+// that goes to an endpoint, inside the pool's lock, after Claim and before any RequestHook; it is short, allocates nothing, and keeps
+// nothing of legs and books. The membership may be another by then than that of the decision.
 type Booker interface {
 	Booked(r *Request, legs []Leg, books *pool.Books)
 }

@@ -55,8 +55,22 @@ func (p *Plan) Describe(sink reason.Sink, r *Request) *reason.Refusal {
 	return nil
 }
 
-// Booked tells the pool's bookers of legs that were just booked, inside the pool's lock. One that panics is left out, with a
-// reason: the booking stands.
+// Claim tells the pool's claimers of legs that were just booked, inside the pool's lock. One that panics is left out, with a reason:
+// the booking stands.
+func (p *Plan) Claim(sink reason.Sink, r *Request, legs []Leg, books *pool.Books) {
+	for _, it := range p.claimers {
+		_ = guard(sink, reason.HookPanic, func() string { return it.name }, func() { it.value.(Claimer).Claim(r, legs, books) })
+	}
+}
+
+// Unclaim tells them that what was booked was given back, inside the pool's lock.
+func (p *Plan) Unclaim(sink reason.Sink, r *Request) {
+	for _, it := range p.claimers {
+		_ = guard(sink, reason.HookPanic, func() string { return it.name }, func() { it.value.(Claimer).Unclaim(r) })
+	}
+}
+
+// Booked tells the pool's bookers of legs whose booking stands, inside the pool's lock. One that panics is left out, with a reason.
 func (p *Plan) Booked(sink reason.Sink, r *Request, legs []Leg, books *pool.Books) {
 	for _, it := range p.bookers {
 		_ = guard(sink, reason.HookPanic, func() string { return it.name }, func() { it.value.(Booker).Booked(r, legs, books) })

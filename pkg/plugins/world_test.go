@@ -65,6 +65,7 @@ func (w *world) decide() ([]plugins.Leg, *reason.Refusal) {
 	w.pool.Decide(func(_ *pool.Snapshot, books *pool.Books) {
 		books.At(w.now)
 		if legs, no = w.cycle.Decide(books); no == nil {
+			w.built.Plans[0].Claim(w.notes, r, legs, books)
 			w.built.Plans[0].Booked(w.notes, r, legs, books)
 		}
 	})

@@ -175,6 +175,7 @@ func (s *Sent) Decide() *Sent {
 		if legs, no = s.cycle.Decide(books); no == nil {
 			id := legs[0].Endpoints[0]
 			s.booking = books.Book(snapshot.Slots[id].Ref, g.Load, g.Now+1e12)
+			plan.Claim(g.Notes, r, legs, books)
 			plan.Booked(g.Notes, r, legs, books)
 		}
 	})
