@@ -184,6 +184,12 @@ func TestWhatEjects(t *testing.T) {
 		{"slow by less than anybody notices", nil, func(w *ward, s *pluginstest.Sent) { w.answers(s, 200, 90*time.Millisecond) }, 100, "", 0},
 		{"as slow as may be", func(f *health.Filter) { f.SlowFactor = 20 }, func(w *ward, s *pluginstest.Sent) { w.answers(s, 200, 500*time.Millisecond) }, 50, "", 0},
 		{"no answer while others are answered", func(f *health.Filter) { f.MinRequests = 100 }, func(w *ward, s *pluginstest.Sent) { w.pass(4 * time.Second) }, 6, "b:ejected", reason.EndpointHung},
+		{"requests that were given back before they went", func(f *health.Filter) { f.MinRequests = 100 }, func(w *ward, s *pluginstest.Sent) {
+			for range 2 { // once is enough
+				w.Built.Plans[0].Unclaim(w.Notes, &s.Request)
+			}
+			w.pass(4 * time.Second)
+		}, 6, "", 0},
 		{"clients that go away at once", nil, func(w *ward, s *pluginstest.Sent) { s.End(reason.ClientAborted) }, 50, "", 0},
 	} {
 		t.Run(r.name, func(t *testing.T) {

@@ -414,3 +414,49 @@ func TestNothingLapsesWhereAnswersAreNotSeen(t *testing.T) {
 	g.Now += pool.Instant(time.Hour)
 	expect(t, g.send("b", body("m", text("x", 4))), "a=256 b=0")
 }
+
+// A booking that is given back leaves nothing behind, and others are told of a prompt only when its booking stands.
+func TestAClaimIsTakenBack(t *testing.T) {
+	g := newRig(t, nil, "a", "b")
+	plan, index := g.Built.Plans[0], func() (tokens int64) {
+		s := g.send("b", body("m", text("x", 4)))
+		tokens = s.Cached["a"]
+		s.End(reason.ClientAborted)
+		return tokens
+	}
+	told := 0
+	g.Pool.Follow(func(e pool.Event) {
+		if e.Kind == pool.Brought {
+			told++
+		}
+	})
+	g.to.name = "a"
+	s := g.Prepare(body("m", text("x", 4)))
+	r := &s.Request
+	r.Snapshot = g.Pool.Snapshot()
+	legs := []plugins.Leg{{Profile: "default", Result: plugins.Result{Endpoints: []pool.ID{g.Ref("a").ID}}}}
+	g.Pool.Decide(func(_ *pool.Snapshot, books *pool.Books) { plan.Claim(g.Notes, r, legs, books) })
+	if told != 0 {
+		t.Error("others were told of what does not stand yet")
+	}
+	if n := index(); n == 0 {
+		t.Error("what was claimed is not believed to be cached")
+	}
+	before := told
+	g.Pool.Decide(func(*pool.Snapshot, *pool.Books) { plan.Unclaim(g.Notes, r) })
+	if n := index(); n != 0 {
+		t.Errorf("%d tokens are believed to be cached where the request did not go", n)
+	}
+	told = before
+	g.Pool.Decide(func(_ *pool.Snapshot, books *pool.Books) {
+		plan.Claim(g.Notes, r, legs, books)
+		plan.Booked(g.Notes, r, legs, books)
+	})
+	if told != before+1 {
+		t.Errorf("others were told %d times of a booking that stands", told-before)
+	}
+	g.Built.Settle(g.Notes, r, plugins.Outcome{Ending: reason.ClientAborted})
+	if n := index(); n != 0 {
+		t.Errorf("%d tokens are believed to be cached of a request that was broken off", n)
+	}
+}
