@@ -33,7 +33,11 @@ func (r *replicas) acquaint(delay pool.Instant) error {
 		}
 		p := it.production()
 		g.hears = append(g.hears, p)
-		g.mirror = append(g.mirror, make([]pool.Mirror, len(r.all)))
+		mirrors := make([]pool.Mirror, len(r.all))
+		for k := range mirrors {
+			mirrors[k].First = k < i
+		}
+		g.mirror = append(g.mirror, mirrors)
 		p.pool.Follow(func(e pool.Event) {
 			e.Chain = slices.Clone(e.Chain)
 			g.tell(i, e)

@@ -71,12 +71,18 @@ type Books struct {
 	snapshot *Snapshot
 	journal  func(Event) // who follows, or nil
 	clock    Instant     // the latest instant heard of
-	touched  touches
-	entries  []entry
-	free     int32   // first of the free entries, linked by next; none if there is none
-	due      []int32 // a heap of the live entries by deadline
-	after    []chain // by ID: those that AfterSample counts, in order of booking
-	meters   []meter // by ID
+
+	epochMicros int64 // of the wall at Instant 0
+	turn        int64 // the greatest that was given or heard of
+	met         met
+	gaveBack    bool // in this Decide
+
+	touched touches
+	entries []entry
+	free    int32   // first of the free entries, linked by next; none if there is none
+	due     []int32 // a heap of the live entries by deadline
+	after   []chain // by ID: those that AfterSample counts, in order of booking
+	meters  []meter // by ID
 }
 
 // Booking is a handle with a generation: a call on one that has ended does nothing and reports false. It ends by itself
@@ -130,7 +136,10 @@ type entry struct {
 	told            bool  // decode is what was generated
 	decoding        bool  // counted among the sequences that decode
 	heard           bool  // of another picker
-	long            bool  // the prompt
+	first           bool  // of one whose bookings come before the own ones of the same turn
+	turn            int64
+	met             uint64 // how many bookings of others had been heard of when it was made
+	long            bool   // the prompt
 }
 
 // chain is a list of entries, linked through them.
@@ -147,19 +156,20 @@ func (b *Books) At(now Instant) { b.clock = max(b.clock, now) }
 // zero Booking is returned. It allocates only while the number of open bookings grows beyond what it ever was.
 func (b *Books) Book(to Ref, l Load, deadline Instant) Booking {
 	l.Long = l.Long || b.LongPrompt
-	return b.book(to, l, deadline, false)
+	return b.book(to, l, deadline, b.takeTurn(), false)
 }
 
-func (b *Books) book(to Ref, l Load, deadline Instant, heard bool) Booking {
+func (b *Books) book(to Ref, l Load, deadline Instant, turn int64, heard bool) Booking {
 	if !b.snapshot.Alive(to) {
 		return Booking{}
 	}
 	i := b.take()
 	e := &b.entries[i]
 	e.deadline, e.begun, e.silent, e.decoding, e.heard = deadline, false, false, false, heard
+	e.turn, e.first, e.met = turn, false, b.met.count
 	b.push(i)
 	b.add(i, to, l)
-	b.tell(i, Event{Kind: Booked, To: b.snapshot.Slots[to.ID].Addr, Load: l, Left: b.left(deadline)})
+	b.tell(i, Event{Kind: Booked, To: b.snapshot.Slots[to.ID].Addr, Load: l, Left: b.left(deadline), Turn: turn})
 	return Booking{Slot: uint32(i), Generation: e.generation}
 }
 

@@ -13,6 +13,7 @@ type Event struct {
 	To      netip.AddrPort // of Booked, Moved and Brought
 	Load    Load           // of Booked and Moved
 	Left    time.Duration  // of Booked: until the deadline
+	Turn    int64          // of Booked: its turn, at most MaxTurn; 0 of one that is told again, which meets nobody
 	Tokens  int64          // of Told: what is or will be generated; of Brought: how many tokens a block has
 	Chain   []uint64       // of Brought: the hashes of the prompt's blocks, each for all before it. It is its owner's
 }
@@ -85,6 +86,9 @@ func (b *Books) Bring(to Ref, chain []uint64, blockTokens int) {
 
 // Mirror holds the bookings of one other picker in the books of a pool. The zero Mirror holds none.
 type Mirror struct {
+	// First says that the other's bookings come before the own ones of the same turn. The other says the contrary of this picker's.
+	First bool
+
 	held []mirrored // by the other's slot
 	open int
 }
@@ -147,8 +151,14 @@ func (b *Books) hear(m *Mirror, v *Event) bool {
 			b.end(at.ours)
 			m.open--
 		}
-		*at = mirrored{v.Booking.Generation, b.book(b.snapshot.Slots[id].Ref, v.Load, b.clock+Instant(max(v.Left, 0)), true)}
+		turn := min(max(v.Turn, 0), MaxTurn)
+		*at = mirrored{v.Booking.Generation, b.book(b.snapshot.Slots[id].Ref, v.Load, b.clock+Instant(max(v.Left, 0)), turn, true)}
+		b.entries[at.ours.Slot].first = m.First
 		m.open++
+		if turn > 0 {
+			b.turn = max(b.turn, turn)
+			b.met.add(at.ours, b.clock)
+		}
 		return true
 	}
 	if slot >= len(m.held) || m.held[slot].theirs != v.Booking.Generation {

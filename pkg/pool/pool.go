@@ -20,6 +20,10 @@ const DefaultPrefillPerToken = 31 * time.Microsecond
 type Options struct {
 	StaleAfter      time.Duration // DefaultStaleAfter
 	PrefillPerToken time.Duration // of an endpoint for which nobody said more; DefaultPrefillPerToken
+
+	// Epoch is the wall time of Instant 0, by which the bookings of several pickers are told earlier from later; zero where all
+	// count from the same instant.
+	Epoch time.Time
 }
 
 // Pool is a set of endpoints that serve the same models. All methods may be called from any goroutine, but none of them
@@ -56,6 +60,9 @@ func (o Options) New(name string, sink reason.Sink) *Pool {
 	s := &Snapshot{}
 	p.snapshot.Store(s)
 	p.books.snapshot, p.books.free = s, none
+	if !o.Epoch.IsZero() {
+		p.books.epochMicros = o.Epoch.UnixMicro()
+	}
 	return p
 }
 
@@ -97,6 +104,10 @@ func (p *Pool) Decide(choose func(*Snapshot, *Books)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	choose(p.books.snapshot, &p.books)
+	if p.books.gaveBack {
+		p.books.gaveBack = false
+		p.changed()
+	}
 }
 
 // FirstByte says that the answer began: the prefill is done, and no longer stands in the books. Repeated calls change

@@ -258,7 +258,7 @@ func (l *Listener) hear(ctx context.Context, transport *http.Transport, s source
 	}
 	defer l.leave(what)
 	l.Log.Info("hears of a replica's bookings", "replica", id, "address", s.at, "pool", p.Name)
-	var m pool.Mirror
+	m := pool.Mirror{First: id < l.ID} // both sides know both names
 	defer func() { p.Forget(l.Clock(), &m) }()
 	err = l.listen(answer.Body, p, &m, func() { silence.Reset(patience) })
 	if cause := context.Cause(ctx); cause != nil {

@@ -15,7 +15,7 @@ import (
 
 // A stream is a sequence of events without anything between them. An event is its kind, one byte, and what that kind has, in this
 // order: the slot and generation of its booking; an address, its length in bytes (6 or 18, 2 without one), the address and the port; the three
-// parts of a load and a byte of flags; what is left until the deadline, in microseconds; a number of tokens; a
+// parts of a load and a byte of flags; what is left until the deadline, in microseconds, and the turn; a number of tokens; a
 // chain, its length and its hashes, eight bytes each. Numbers are unsigned varints, hashes and ports little endian. Another form
 // would have another path.
 
@@ -69,6 +69,7 @@ func appendEvent(b []byte, e *pool.Event) []byte {
 		b = append(b, flags)
 		if e.Kind == pool.Booked {
 			b = number(b, e.Left.Microseconds(), int64(leftMost/time.Microsecond))
+			b = number(b, e.Turn, pool.MaxTurn)
 		}
 	case pool.Told:
 		b = number(b, e.Tokens, pool.MaxTokens)
@@ -129,6 +130,7 @@ func (r *reader) event() (e pool.Event, err error) {
 		e.Load.Silent, e.Load.Long = flags&isSilent != 0, flags&isLong != 0
 		if e.Kind == pool.Booked {
 			e.Left = time.Duration(r.number(int64(leftMost/time.Microsecond))) * time.Microsecond
+			e.Turn = r.number(pool.MaxTurn)
 		}
 	case pool.Told:
 		e.Tokens = r.number(pool.MaxTokens)

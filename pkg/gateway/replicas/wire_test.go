@@ -22,7 +22,7 @@ func every() []pool.Event {
 	load := pool.Load{UncachedPrefill: 1234567, Decode: 256, Cached: 99, Silent: true, Long: true}
 	return []pool.Event{
 		{Kind: pool.Anew},
-		{Kind: pool.Booked, Booking: pool.Booking{Slot: 300, Generation: 1<<32 - 1}, To: v4, Load: load, Left: 10 * time.Minute},
+		{Kind: pool.Booked, Booking: pool.Booking{Slot: 300, Generation: 1<<32 - 1}, To: v4, Load: load, Left: 10 * time.Minute, Turn: 1_800_000_000_000_000},
 		{Kind: pool.Brought, To: v6, Tokens: 64, Chain: []uint64{1, 1<<64 - 1, 3}},
 		{Kind: pool.Moved, Booking: pool.Booking{Slot: 300, Generation: 1<<32 - 1}, To: v6, Load: pool.Load{Decode: 1}},
 		{Kind: pool.Begun, Booking: pool.Booking{Slot: 1, Generation: 2}},
@@ -54,8 +54,8 @@ func TestEventsComeBackAsTheyWere(t *testing.T) {
 func TestWhateverIsToldIsRead(t *testing.T) {
 	load := pool.Load{UncachedPrefill: 1 << 62, Cached: -1, Decode: pool.MaxTokens + 1}
 	for _, e := range []pool.Event{
-		{Kind: pool.Booked, Booking: pool.Booking{Slot: 1, Generation: 1}, To: v4, Load: load, Left: 100 * 365 * 24 * time.Hour},
-		{Kind: pool.Booked, Booking: pool.Booking{Slot: 1, Generation: 1}, To: v4, Load: load, Left: -1},
+		{Kind: pool.Booked, Booking: pool.Booking{Slot: 1, Generation: 1}, To: v4, Load: load, Left: 100 * 365 * 24 * time.Hour, Turn: 1<<63 - 1},
+		{Kind: pool.Booked, Booking: pool.Booking{Slot: 1, Generation: 1}, To: v4, Load: load, Left: -1, Turn: -1},
 		{Kind: pool.Moved, Booking: pool.Booking{Slot: 1, Generation: 1}, Load: load},
 		{Kind: pool.Brought, Tokens: 1 << 40, Chain: []uint64{1}},
 		{Kind: pool.Told, Booking: pool.Booking{Slot: 1, Generation: 1}, Tokens: 1 << 40},
@@ -126,7 +126,7 @@ func FuzzReader(f *testing.F) {
 				continue
 			}
 			again := reader{from: bufio.NewReader(bytes.NewReader(appendEvent(nil, &e)))}
-			if back, err := again.event(); err != nil || back.Kind != e.Kind || back.Booking != e.Booking || back.To != e.To || back.Load != e.Load {
+			if back, err := again.event(); err != nil || back.Kind != e.Kind || back.Booking != e.Booking || back.To != e.To || back.Load != e.Load || back.Turn != e.Turn {
 				t.Fatalf("%+v came back as %+v, %v", e, back, err)
 			}
 		}
@@ -138,7 +138,7 @@ func told(slot uint32) []pool.Event {
 	h := pool.Booking{Slot: slot, Generation: 1}
 	at := netip.MustParseAddrPort("192.0.2.1:8000")
 	return []pool.Event{
-		{Kind: pool.Booked, Booking: h, To: at, Load: pool.Load{UncachedPrefill: 2000, Decode: 256}, Left: time.Minute},
+		{Kind: pool.Booked, Booking: h, To: at, Load: pool.Load{UncachedPrefill: 2000, Decode: 256}, Left: time.Minute, Turn: 1_800_000_000_000_000},
 		{Kind: pool.Brought, To: at, Tokens: 64, Chain: make([]uint64, 31)},
 		{Kind: pool.Begun, Booking: h},
 		{Kind: pool.Told, Booking: h, Tokens: 300},
