@@ -36,6 +36,7 @@ func (b *bomb) Fits(*plugins.Cycle, *pool.Books) (bool, *reason.Refusal) {
 	b.off("fits")
 	return true, nil
 }
+func (b *bomb) Readmit(*plugins.Cycle, *pool.Books) bool       { b.off("readmit"); return true }
 func (b *bomb) Suits(*plugins.Cycle, []plugins.Leg) bool       { b.off("suits"); return true }
 func (b *bomb) Attach([]*pool.Pool, reason.Sink)               {}
 func (b *bomb) Admitted(*plugins.Request, pool.Ref, pool.Load) { b.off("admitted") }
@@ -90,6 +91,7 @@ func life(t *testing.T, w *world) *reason.Refusal {
 	if !w.built.Suits(w.notes, w.cycle, legs) {
 		t.Error("it does not suit")
 	}
+	w.pool.Decide(func(_ *pool.Snapshot, books *pool.Books) { w.built.Readmit(w.notes, w.cycle, books) })
 	w.built.Plans[0].Unclaim(w.notes, &w.request)
 	w.built.Plans[0].Commit(w.notes, &w.request, legs, &plugins.Outgoing{})
 	w.built.Plans[0].Respond(w.notes, &w.request, plugins.FirstByte, nil)
@@ -99,7 +101,7 @@ func life(t *testing.T, w *world) *reason.Refusal {
 
 func TestAPanicFailsItsOwnRequest(t *testing.T) {
 	refuses := []string{"enter", "fits", "describe", "produce", "observe", "admit", "filter", "score", "pick", "handle"}
-	goesOn := []string{"suits", "claim", "unclaim", "booked", "commit", "respond", "settle", "tick", "admitted", "leave"}
+	goesOn := []string{"suits", "readmit", "claim", "unclaim", "booked", "commit", "respond", "settle", "tick", "admitted", "leave"}
 	for _, at := range append(append(refuses, goesOn...), "next", "nowhere") {
 		t.Run(at, func(t *testing.T) {
 			b := &bomb{at: at}

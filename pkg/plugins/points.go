@@ -109,6 +109,13 @@ type Queue interface {
 	Drain()
 }
 
+// Readmitter is implemented by a queue that has something to say of a request that it admitted, and that is decided a second time
+// before it goes, since other replicas chose the same endpoint. Readmit is called inside the pool's critical section in place of Fits
+// and Suits, and may narrow the candidates by [Cycle.Restrict]; on false the first choice stands. Admitted is not called again.
+type Readmitter interface {
+	Readmit(c *Cycle, books *pool.Books) bool
+}
+
 // Evictor is implemented by a queue that takes running requests back, to make room for those that wait. Whoever runs the queue
 // asks for Evict whenever Next has nobody left, and calls neither for two threads at a time.
 type Evictor interface {

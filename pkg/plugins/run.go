@@ -167,6 +167,16 @@ func (b *Built) Admitted(sink reason.Sink, r *Request, to pool.Ref, load pool.Lo
 	}
 }
 
+// Readmit asks the queue whether a request that it admitted may be decided again. On a panic it may not.
+func (b *Built) Readmit(sink reason.Sink, c *Cycle, books *pool.Books) (may bool) {
+	again, ok := b.queue.(Readmitter)
+	if !ok {
+		return true
+	}
+	_ = guard(sink, reason.HookPanic, b.queueName, func() { may = again.Readmit(c, books) })
+	return may
+}
+
 // Nobody tells the queue that the decision of r left nobody, and reports whether r waits.
 func (b *Built) Nobody(sink reason.Sink, r *Request, why *reason.Refusal) (waits bool) {
 	if b.queue == nil {
