@@ -51,7 +51,7 @@ func listening(t *testing.T) (last *heard, d *Production) {
 	if file == nil {
 		t.Fatal(problems)
 	}
-	d, err := newProduction(file, 1)
+	d, err := newProduction(file, 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/benchmarks/rules"
 	"github.com/fairlead/fairlead/pkg/catalog"
 	"github.com/fairlead/fairlead/pkg/config"
+	"github.com/fairlead/fairlead/pkg/exchange"
 	"github.com/fairlead/fairlead/simulator/fleet"
 )
 
@@ -34,19 +35,24 @@ type Policy struct {
 	// Hears says that it hears the engines' cache events.
 	Hears bool
 
-	make func(seed uint64) (fleet.Decider, error)
+	make func(seed uint64, set func(*exchange.Options)) (fleet.Decider, error) // set, if not nil, changes what a configuration does not say
 }
 
 // New returns a fresh decider. Its random choices are functions of seed.
-func (p Policy) New(seed uint64) (fleet.Decider, error) { return p.make(seed) }
+func (p Policy) New(seed uint64) (fleet.Decider, error) { return p.make(seed, nil) }
 
 // Watched returns the policy with each decider of the production scheduler handed to f when it is made.
 func (p Policy) Watched(f func(*Production)) Policy {
 	make := p.make
-	p.make = func(seed uint64) (fleet.Decider, error) {
-		d, err := make(seed)
-		if it, ok := d.(interface{ production() *Production }); ok {
+	p.make = func(seed uint64, set func(*exchange.Options)) (fleet.Decider, error) {
+		d, err := make(seed, set)
+		switch it := d.(type) {
+		case interface{ production() *Production }:
 			f(it.production())
+		case interface{ productions() []*Production }:
+			for _, one := range it.productions() {
+				f(one)
+			}
 		}
 		return d, err
 	}
@@ -76,11 +82,11 @@ func Named(name string) (Policy, error) {
 		return p, err
 	}
 	if make, ok := comparison[name]; ok {
-		return Policy{Name: name, make: make}, nil
+		return Policy{Name: name, make: func(seed uint64, _ func(*exchange.Options)) (fleet.Decider, error) { return make(seed) }}, nil
 	}
 	for _, r := range rules.All() {
 		if r.Name == name {
-			return Policy{Name: name, Reads: r.Reads, Hears: r.Hears, make: func(seed uint64) (fleet.Decider, error) { return r.New(seed), nil }}, nil
+			return Policy{Name: name, Reads: r.Reads, Hears: r.Hears, make: func(seed uint64, _ func(*exchange.Options)) (fleet.Decider, error) { return r.New(seed), nil }}, nil
 		}
 	}
 	data, err := os.ReadFile(name)
@@ -99,7 +105,9 @@ func FromText(name string, text []byte) (Policy, error) {
 	if file == nil {
 		return Policy{}, fmt.Errorf("policy %q: %s", name, joined(problems))
 	}
-	return Policy{Name: name, Text: string(text), make: func(seed uint64) (fleet.Decider, error) { return newProduction(file, seed) }}, nil
+	return Policy{Name: name, Text: string(text), make: func(seed uint64, set func(*exchange.Options)) (fleet.Decider, error) {
+		return newProduction(file, seed, set)
+	}}, nil
 }
 
 func joined(problems []config.Problem) string {

@@ -13,5 +13,5 @@ func NewDefault(entries []plugins.Entry, seed uint64) (*Production, error) {
 	if file == nil {
 		return nil, errors.New(joined(problems))
 	}
-	return newProduction(file, seed)
+	return newProduction(file, seed, nil)
 }

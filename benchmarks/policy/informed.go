@@ -8,6 +8,7 @@ import (
 	"github.com/fairlead/fairlead/benchmarks/rules"
 	"github.com/fairlead/fairlead/pkg/catalog"
 	"github.com/fairlead/fairlead/pkg/config"
+	"github.com/fairlead/fairlead/pkg/exchange"
 	"github.com/fairlead/fairlead/pkg/kvindex"
 	"github.com/fairlead/fairlead/pkg/plugins"
 	"github.com/fairlead/fairlead/pkg/pool"
@@ -33,13 +34,13 @@ func informed(name string) (Policy, bool, error) {
 		return Policy{}, true, fmt.Errorf("policy %q: %q is no configuration; want default, classic or a file", name, of)
 	}
 	text := []byte(p.Text)
-	make := func(seed uint64) (fleet.Decider, error) {
+	make := func(seed uint64, set func(*exchange.Options)) (fleet.Decider, error) {
 		k := &knowledge{open: map[uint64]sending{}}
 		file, problems := config.Load(text, of, informedCatalog(k))
 		if file == nil {
 			return nil, fmt.Errorf("policy %q: %s", name, joined(problems))
 		}
-		d, err := newProduction(file, seed)
+		d, err := newProduction(file, seed, set)
 		switch {
 		case err != nil:
 			return nil, err
@@ -51,7 +52,7 @@ func informed(name string) (Policy, bool, error) {
 		}
 		return &bySight{d, k}, nil
 	}
-	if _, err := make(0); err != nil {
+	if _, err := make(0, nil); err != nil {
 		return Policy{}, true, err
 	}
 	return Policy{Name: name, Hears: how == "events", make: make}, true, nil

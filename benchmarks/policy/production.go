@@ -46,7 +46,7 @@ func (r *request) Wake() { r.by.woken = append(r.by.woken, r.number) }
 
 var _ fleet.Decider = (*Production)(nil)
 
-func newProduction(file *config.File, seed uint64) (*Production, error) {
+func newProduction(file *config.File, seed uint64, set func(*exchange.Options)) (*Production, error) {
 	built, problems := file.Build()
 	if built == nil {
 		return nil, fmt.Errorf("policy %q: %s", file.Name, joined(problems))
@@ -60,6 +60,9 @@ func newProduction(file *config.File, seed uint64) (*Production, error) {
 	o.Built, o.Pools, o.Seed = built, []*pool.Pool{p.pool}, seed
 	o.RecordEvery, o.RecordRing = 0, 0
 	o.Meter, o.Sink = meters{p}, p
+	if set != nil {
+		set(&o)
+	}
 	var err error
 	p.scheduler, err = exchange.New(o)
 	return p, err

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead/fairlead/pkg/exchange"
 	"github.com/fairlead/fairlead/pkg/openai"
 	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/simulator/fleet"
@@ -18,7 +19,8 @@ const maxReplicas = 64
 // replicated reads replicas=N:NAME, which is N schedulers of the policy NAME beside each other, as behind a service: each
 // request comes to one of them, drawn, and each knows its own bookings alone. Readings and cache events of engines come to all. In
 // replicas=N@T:NAME they tell each other what they book, which arrives after the time T, such as 2ms: at 0s each knows all before it
-// decides, and what is left against one scheduler alone is what they do not tell.
+// decides, and what is left against one scheduler alone is what they do not tell. In replicas=N@T+W:NAME what they have chosen waits
+// for the time W for what others tell, and not for what is the default; 0s is not at all.
 func replicated(name string) (Policy, bool, error) {
 	rest, ok := strings.CutPrefix(name, "replicas=")
 	if !ok {
@@ -26,6 +28,7 @@ func replicated(name string) (Policy, bool, error) {
 	}
 	count, of, ok := strings.Cut(rest, ":")
 	count, late, tell := strings.Cut(count, "@")
+	late, hold, holds := strings.Cut(late, "+")
 	n, err := strconv.Atoi(count)
 	if !ok || err != nil || n < 1 || n > maxReplicas {
 		return Policy{}, true, fmt.Errorf("policy %q: want replicas=N:NAME with N from 1 to %d", name, maxReplicas)
@@ -40,11 +43,19 @@ func replicated(name string) (Policy, bool, error) {
 			return Policy{}, true, fmt.Errorf("policy %q: what replicas tell arrives after %q; want a duration from 0s to 1m", name, late)
 		}
 	}
+	var set func(*exchange.Options)
+	if holds {
+		wait, err := time.ParseDuration(hold)
+		if err != nil || wait < 0 || wait > exchange.MaxReplicaWait {
+			return Policy{}, true, fmt.Errorf("policy %q: what replicas choose waits for %q; want a duration from 0s to %v", name, hold, exchange.MaxReplicaWait)
+		}
+		set = func(o *exchange.Options) { o.ReplicaWait = wait }
+	}
 	one := p.make
-	p.Name, p.Text, p.make = name, "", func(seed uint64) (fleet.Decider, error) {
+	p.Name, p.Text, p.make = name, "", func(seed uint64, _ func(*exchange.Options)) (fleet.Decider, error) {
 		r := &replicas{random: rand.New(rand.NewPCG(seed, 'R')), at: map[uint64]int{}}
 		for i := range n {
-			d, err := one(seed + uint64(i)<<48)
+			d, err := one(seed+uint64(i)<<48, set)
 			if err != nil {
 				return nil, err
 			}
@@ -160,6 +171,16 @@ func (r *replicas) Due(now pool.Instant, released []fleet.Answer) (_ []fleet.Ans
 		next = at
 	}
 	return released, next
+}
+
+// productions returns those of them that are the production scheduler.
+func (r *replicas) productions() (all []*Production) {
+	for _, d := range r.all {
+		if it, ok := d.(interface{ production() *Production }); ok {
+			all = append(all, it.production())
+		}
+	}
+	return all
 }
 
 // Noted returns how often each reason was noted by any of them, by code.

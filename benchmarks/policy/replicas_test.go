@@ -1,10 +1,15 @@
 package policy_test
 
 import (
+	"cmp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/benchmarks/policy"
+	"github.com/fairlead/fairlead/benchmarks/workload"
+	"github.com/fairlead/fairlead/pkg/pool"
 	"github.com/fairlead/fairlead/simulator/fleet"
 )
 
@@ -70,6 +75,50 @@ func TestReplicasThatTellEachOther(t *testing.T) {
 	}
 }
 
+// Requests that come in bursts and are decided within the millisecond that a telling takes meet at an engine far less often where each
+// choice is looked at twice.
+func TestReplicasThatLookTwice(t *testing.T) {
+	spec, err := workload.Parse([]byte(`blockTokens: 64
+duration: 20s
+arrivals: {type: gamma, rate: 40, cv: 3}
+sharedPrefix: {groups: 256, system: 256, question: 2048, output: 64}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	meet := func(name string) (pairs, anew int) {
+		r, d := run(t, name, spec, 3, nil)
+		again, _ := run(t, name, spec, 3, nil)
+		if digest(r) != digest(again) {
+			t.Errorf("%s: two runs with one seed differ", name)
+		}
+		all := slices.Clone(r.Outcomes)
+		slices.SortStableFunc(all, func(a, b fleet.Outcome) int { return cmp.Compare(a.Sent, b.Sent) })
+		for i := range all {
+			if all[i].Status != fleet.Completed {
+				t.Errorf("%s: request %d: %+v", name, i, all[i])
+			}
+			for k := i + 1; k < len(all) && all[k].Sent-all[i].Sent < pool.Instant(time.Millisecond); k++ {
+				if all[k].Pod == all[i].Pod {
+					pairs++
+				}
+			}
+		}
+		if left := d.(interface{ Left() string }).Left(); left != "" {
+			t.Errorf("%s: left: %s", name, left)
+		}
+		return pairs, d.(interface{ Noted() map[string]int }).Noted()["decided_anew"]
+	}
+	once, none := meet("replicas=4@1ms+0s:default")
+	twice, some := meet("replicas=4@1ms:default")
+	if none != 0 || some == 0 || once < 10 || 2*twice > once {
+		t.Errorf("%d meet of those that are looked at once and %d of those that are twice; %d and %d were decided anew", once, twice, none, some)
+	}
+	if _, alone := meet(policy.Default); alone != 0 {
+		t.Errorf("one alone decided %d anew", alone)
+	}
+}
+
 func TestBadReplicas(t *testing.T) {
 	for name, want := range map[string]string{
 		"replicas=4":              "want replicas=N:NAME",
@@ -79,6 +128,10 @@ func TestBadReplicas(t *testing.T) {
 		"replicas=2@:default":     "want a duration from 0s to 1m",
 		"replicas=2@-1ms:default": "want a duration from 0s to 1m",
 		"replicas=2@1h:default":   "want a duration from 0s to 1m",
+
+		"replicas=2@1ms+:default":     "want a duration from 0s to 20ms",
+		"replicas=2@1ms+-1ms:default": "want a duration from 0s to 20ms",
+		"replicas=2@1ms+21ms:default": "want a duration from 0s to 20ms",
 	} {
 		if _, err := policy.Named(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", name, err, want)

@@ -3,7 +3,10 @@ package adapters
 import (
 	"time"
 
+	"github.com/fairlead/fairlead/pkg/exchange"
 	"github.com/fairlead/fairlead/pkg/plugins"
+	"github.com/fairlead/fairlead/pkg/pool"
+	"github.com/fairlead/fairlead/pkg/reason"
 )
 
 // waitRows are about stages that hold.
@@ -66,6 +69,36 @@ func waitRows() []row {
 			held.Wake()
 			r.answer()
 		}},
+		{name: "another replica chooses the same endpoint", world: (*side).neighbour, want: "200 decided_anew: 1", play: func(s *side) {
+			r := s.open(post(chat, prompt(4000)), 1)
+			s.untilBooked(1)
+			s.others(pool.Booked)
+			s.pass(exchange.Defaults().ReplicaWait)
+			s.until("it is not decided anew", func() bool { return s.times(reason.DecidedAnew) == 1 })
+			s.others(pool.Ended)
+			s.untilBooked(1)
+			s.pass(exchange.Defaults().ReplicaWait)
+			r.answer()
+		}},
+		{name: "no other replica chooses the endpoint", world: (*side).neighbour, play: func(s *side) {
+			r := s.open(post(chat, prompt(4000)), 1)
+			s.untilBooked(1)
+			s.pass(exchange.Defaults().ReplicaWait)
+			r.answer()
+		}},
+		{name: "a client that leaves while its request is held for other replicas", world: (*side).neighbour, want: "client_aborted: 1", play: func(s *side) {
+			r := s.open(post(chat, prompt(4000)), 1)
+			s.untilBooked(1)
+			r.leave()
+			s.untilBooked(0)
+		}},
+		{name: "a replica that drains while a request is held for others", world: (*side).neighbour, play: func(s *side) {
+			r := s.open(post(chat, prompt(4000)), 1)
+			s.untilBooked(1)
+			s.scheduler.Drain()
+			s.pass(exchange.Defaults().ReplicaWait)
+			r.answer()
+		}},
 		{name: "a client that leaves while it waits", want: "client_aborted: 1", play: func(s *side) {
 			r := s.open(post(chat, hello, "Gate-Admit: hold"), 1)
 			<-s.plugins.held
@@ -81,4 +114,37 @@ func waitRows() []row {
 			r.answer()
 		}},
 	}
+}
+
+// neighbour has another replica heard, that has booked a moment ago.
+func (s *side) neighbour() {
+	s.others(pool.Booked)
+	s.others(pool.Ended)
+}
+
+// others has another replica heard: of a long prompt for each endpoint, or of the ends of those. They were booked before whatever is
+// booked here.
+func (s *side) others(kind pool.EventKind) {
+	s.t.Helper()
+	p := s.pools[0]
+	var events []pool.Event
+	for i, id := range p.Snapshot().Members {
+		events = append(events, pool.Event{Kind: kind, Booking: pool.Booking{Slot: uint32(i), Generation: 1}, To: p.Snapshot().Slots[id].Addr,
+			Load: pool.Load{UncachedPrefill: 5000}, Left: time.Minute, Turn: 1})
+	}
+	if s.scheduler.Hear(s.clock.Now(), p, &s.mirror, events) != 0 {
+		s.t.Error("what another replica tells is of no use")
+	}
+}
+
+// untilBooked waits until so many requests are booked.
+func (s *side) untilBooked(n int) {
+	s.t.Helper()
+	s.until("the requests are not booked", func() bool { return s.pools[0].Open() == n })
+}
+
+func (s *side) times(id reason.ID) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.noted[id]
 }

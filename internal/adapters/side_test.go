@@ -56,6 +56,8 @@ type side struct {
 	close   []func()        // in reverse order
 	pieces  int             // bytes of a read of a client's bytes; 0: as they come
 	engines map[byte]string // letter → address
+
+	mirror pool.Mirror // of another replica, where a row has one
 }
 
 // Note implements reason.Sink.

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,6 +70,25 @@ var byReplicas = map[reason.ID]reached{
 				w.pools[0].Observe(w.now, s.Slots[id].Ref, sample)
 			}
 		}
+		return w.heard
+	},
+	reason.DecidedAnew: func(t *testing.T) *heard {
+		w := newWorld(t, head+"- type: cost-scorer\n- type: max-score-picker\n", nil)
+		p, m := w.pools[0], pool.Mirror{First: true}
+		chose := func(slot uint32, to netip.AddrPort, turn int64) {
+			e := pool.Event{Kind: pool.Booked, Booking: pool.Booking{Slot: slot, Generation: 1}, To: to, Load: pool.Load{UncachedPrefill: 5000}, Left: time.Minute, Turn: turn}
+			w.s.Hear(w.now, p, &m, []pool.Event{e})
+		}
+		chose(1, p.Snapshot().Slots[0].Addr, 1)
+		x, _ := w.ask(seesHeaders, `{"model":"m","messages":[{"role":"user","content":"`+strings.Repeat("Tell me more. ", 2000)+`"}]}`)
+		for i, id := range p.Snapshot().Members { // wherever it is
+			chose(uint32(i+2), p.Snapshot().Slots[id].Addr, 1)
+		}
+		w.now += pool.Instant(exchange.Defaults().ReplicaWait)
+		w.s.Tick(w.now)
+		x.Resume(w.now)
+		w.now += pool.Instant(exchange.Defaults().ReplicaWait)
+		w.forwarded(x, x.Resume(w.now))
 		return w.heard
 	},
 	reason.HearsayUnknown: hearing(reason.HearsayUnknown, says(string([]byte{byte(pool.Ended), 1, 1}), true)),

@@ -199,6 +199,13 @@ func printHead(w io.Writer, rec *exchange.Record) {
 		}
 		fmt.Fprintf(w, "waited    %v in band %d%s: %s\n", q.Waited.Round(time.Microsecond), q.Band, flow, q.Why)
 	}
+	if s := rec.Second; s != nil {
+		fmt.Fprintf(w, "held      %v for what other replicas choose", s.Held.Round(time.Microsecond))
+		if s.First != nil {
+			fmt.Fprintf(w, "; decided anew, the first choice was %s (%s): %s", s.First.Name, s.First.Address, s.Met)
+		}
+		fmt.Fprintln(w)
+	}
 	if rec.Refused != nil {
 		fmt.Fprintf(w, "refused   %d %s", rec.Refused.Status, rec.Refused.Code)
 		if rec.Refused.Detail != "" {

@@ -73,6 +73,7 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 		debug.SetGCPercent(300)
 	}
 	epoch := time.Now()
+	f.pool.Epoch = epoch
 	clk := clock.StartFast(epoch, f.clockSpeed)
 	r := &reloader{entries: entries, f: f, log: log, clock: clk}
 	file, built, err := r.first(say)

@@ -98,6 +98,7 @@ func (f *serveFlags) register(c *cobra.Command, mode string) {
 	fs.IntVar(&f.replicaPort, "replica-port", 0, "port on which this replica tells what it books; 0: that of the first of --replicas")
 	fs.StringVar(&f.replicaBind, "replica-bind", "", "address that --replica-port binds")
 	fs.StringVar(&f.replicaCertDir, "replica-cert-dir", "", "directory with tls.crt and tls.key of this replica and ca.crt, which signs those of all; empty tells in plaintext")
+	fs.DurationVar(&f.exchange.ReplicaWait, "replica-wait", f.exchange.ReplicaWait, "for how long a request whose endpoint was chosen waits for what other replicas choose at the same time, where its prompt takes twenty times as long; at least as long as telling takes, 0: not at all")
 	fs.BoolVar(&f.secure, "secure-serving", true, "serve --grpc-port with TLS; without --cert-path under a self-signed certificate")
 	fs.StringVar(&f.certPath, "cert-path", "", "directory with tls.crt and tls.key of --grpc-port")
 	fs.StringVar(&f.listenCertPath, "listen-cert-path", "", "directory with tls.crt and tls.key of --listen; empty serves plaintext")

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -62,6 +63,11 @@ func TestFlagsOfTheReferencePicker(t *testing.T) {
 		{"a replica's port alone", "--replica-port 9004", "--replica-port is given without --replicas", "", nil},
 		{"a replica's address alone", "--replica-bind ::1", "--replica-bind is given without --replicas", "", nil},
 		{"a replica's certificates alone", "--replica-cert-dir /c", "--replica-cert-dir is given without --replicas", "", nil},
+		{"replicas that wait for each other", "--replicas a:1 --replica-wait 2ms", "", "", func(f *serveFlags) bool { return f.exchange.ReplicaWait == 2*time.Millisecond }},
+		{"replicas that do not wait", "--replicas a:1 --replica-wait 0", "", "", func(f *serveFlags) bool { return f.exchange.ReplicaWait == 0 }},
+		{"replicas that wait too long", "--replicas a:1 --replica-wait 21ms", "--replica-wait is 21ms; from 0 to 20ms", "", nil},
+		{"replicas that wait for the past", "--replicas a:1 --replica-wait -1ms", "--replica-wait is -1ms; from 0 to 20ms", "", nil},
+		{"a wait for no replicas", "--replica-wait 2ms", "--replica-wait is given without --replicas", "", nil},
 		{"too many replicas", "--replicas " + strings.Repeat("a:1,", 64) + "a:1", "--replicas has 65 names; at most 64", "", nil},
 		{"what has no effect", "--tracing=false --health-checking --metrics-endpoint-auth=true --pool-namespace x", "", "--tracing has no effect: no spans", nil},
 		{"election that is not wanted", "--ha-enable-leader-election=false --disable-endpoint-subset-filter=false", "", "", nil},

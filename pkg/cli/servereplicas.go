@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/fairlead/fairlead/pkg/exchange"
 	"github.com/fairlead/fairlead/pkg/gateway/ports"
 	"github.com/fairlead/fairlead/pkg/gateway/replicas"
 )
@@ -22,10 +23,14 @@ func (f *serveFlags) checkReplicas() error {
 	for _, flag := range []struct {
 		name  string
 		given bool
-	}{{"--replica-port", f.replicaPort != 0}, {"--replica-bind", f.replicaBind != ""}, {"--replica-cert-dir", f.replicaCertDir != ""}} {
+	}{{"--replica-port", f.replicaPort != 0}, {"--replica-bind", f.replicaBind != ""}, {"--replica-cert-dir", f.replicaCertDir != ""},
+		{"--replica-wait", f.exchange.ReplicaWait != exchange.Defaults().ReplicaWait}} {
 		if flag.given && len(f.replicas) == 0 {
 			return fmt.Errorf("%s is given without --replicas; give the address at which all replicas are found", flag.name)
 		}
+	}
+	if w := f.exchange.ReplicaWait; w < 0 || w > exchange.MaxReplicaWait {
+		return fmt.Errorf("--replica-wait is %v; from 0 to %v", w, exchange.MaxReplicaWait)
 	}
 	if len(f.replicas) > replicas.MaxReplicas {
 		return fmt.Errorf("--replicas has %d names; at most %d", len(f.replicas), replicas.MaxReplicas)

@@ -10,7 +10,7 @@
 //	resolve   model name, path             target                                  400, 404
 //	describe  prompt spans, target         facts of the request                    may hold
 //	admit     facts, pool state            reservation, place in the queue         429, 503; the only queue
-//	schedule  candidates, facts            profile results, the choice             429, 503
+//	schedule  candidates, facts            profile results, the choice             429, 503; may hold for other replicas
 //	commit    the choice                   books, destination, headers, edits      no
 //	respond   response headers, chunks     first byte, usage, served endpoint      no
 //	settle    usage, end or abort          books released, record                  no

@@ -21,6 +21,7 @@ const (
 	stepDescribe              // facts, stages at describe
 	stepAdmit                 // stages at admit
 	stepSchedule              // choose and book
+	stepTold                  // booked, and held for a second look
 	stepForwarded             // on its way to an endpoint
 	stepRefused               // answered by us
 )
@@ -59,8 +60,13 @@ type Exchange struct {
 	out     plugins.Outgoing
 	respond plugins.Parts
 	refusal *reason.Refusal
-	pending *Action // decided by the dispatcher, to be fetched by Resume
-	revoked *Action // the reply of a request that was taken back
+	may     func(*pool.Endpoint) bool // who may take it, by hints; nil: all
+	lookAt  pool.Instant              // when it is looked at a second time
+	looks   int
+	second  *SecondLook
+	freed   atomic.Bool // it has given back what others may wait for
+	pending *Action     // decided by the dispatcher, to be fetched by Resume
+	revoked *Action     // the reply of a request that was taken back
 
 	// Respond.
 	tried       int          // index into legs[0] of the endpoint that is being tried
@@ -210,7 +216,7 @@ func (x *Exchange) resumed(now pool.Instant) Action {
 		return a
 	case x.step == stepForwarded || x.step == stepRefused || x.settled:
 		return x.takenBack()
-	case x.s.draining.Load():
+	case x.s.draining.Load() && x.step != stepTold: // what is booked goes
 		return x.refuse(now, &reason.Refusal{ID: reason.ShuttingDown})
 	}
 	x.r.Now = now
@@ -253,6 +259,9 @@ func (x *Exchange) advance(now pool.Instant) Action {
 			return x.refuse(now, refusal)
 		}
 		x.step = stepAdmit
+	}
+	if x.step == stepTold {
+		return x.look(now)
 	}
 	for {
 		if x.step == stepAdmit {
@@ -329,6 +338,7 @@ func (x *Exchange) pool() *pool.Pool    { return x.s.o.Pools[x.r.PoolIndex] }
 // refuse ends the exchange with an error, shaped for the API.
 func (x *Exchange) refuse(now pool.Instant, no *reason.Refusal) Action {
 	forwarded := x.step == stepForwarded // its decision was counted then
+	x.goesNowhere(now, no.ID)
 	x.step, x.refusal, x.settled = stepRefused, no, true
 	x.isOver()
 	if no.Noted {

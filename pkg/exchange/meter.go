@@ -35,6 +35,9 @@ type Metered struct {
 	// both are Unknown before.
 	Prompt, Matched int64
 
+	// Looked says that its decision was looked at twice, and Anew that it was decided anew.
+	Looked, Anew bool
+
 	// Foreseen is what was expected where it went; all Unknown before.
 	Foreseen plugins.Foreseen
 
@@ -53,6 +56,9 @@ func (x *Exchange) metered() Metered {
 		m.Request = x.expected
 	case x.bodyEnd && x.body.bytes > 0:
 		m.Request = x.body.bytes
+	}
+	if x.second != nil {
+		m.Looked, m.Anew = true, x.second.First != nil
 	}
 	if x.answered && x.watches() && x.ending.Clean {
 		m.Answer = x.answerBytes

@@ -27,8 +27,9 @@ type Record struct {
 	PromptTokens int64          `json:"promptTokens"`
 	Want         int            `json:"want"`
 
-	Queue    *plugins.Stay           `json:"queue,omitempty"`    // nil if it did not wait
-	Profiles []plugins.ProfileRecord `json:"profiles,omitempty"` // empty when the decision was not sampled
+	Queue    *plugins.Stay           `json:"queue,omitempty"`      // nil if it did not wait
+	Second   *SecondLook             `json:"secondLook,omitempty"` // nil if it was decided at one look
+	Profiles []plugins.ProfileRecord `json:"profiles,omitempty"`   // empty when the decision was not sampled
 	Legs     []LegRecord             `json:"legs,omitempty"`
 
 	Refused *RefusalRecord   `json:"refused,omitempty"`
@@ -156,7 +157,7 @@ func (x *Exchange) record() *Record {
 		ID: x.ID, Config: x.s.o.ConfigDigest, Number: r.Number, Seed: x.s.o.Seed,
 		At:  x.s.o.Epoch.Add(time.Duration(x.began)).UTC(),
 		API: r.API.String(), Target: r.Target, FairnessID: strings.Clone(r.FairnessID), Objective: strings.Clone(r.Objective), PromptTokens: openai.Unknown, Want: x.want,
-		Queue: r.Stay, Profiles: x.trace, Outcome: x.outcome, Reasons: slices.Clone(x.reasons), Transport: x.transport,
+		Queue: r.Stay, Second: x.second, Profiles: x.trace, Outcome: x.outcome, Reasons: slices.Clone(x.reasons), Transport: x.transport,
 	}
 	if r.PoolIndex >= 0 {
 		rec.PromptTokens = x.s.o.Built.PromptTokens(r)

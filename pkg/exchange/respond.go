@@ -315,6 +315,7 @@ func (x *Exchange) endOfStream(now pool.Instant) {
 
 // abandon ends an exchange that was neither forwarded nor refused.
 func (x *Exchange) abandon(now pool.Instant) {
+	x.goesNowhere(now, reason.ClientAborted)
 	x.step, x.settled = stepRefused, true
 	x.isOver()
 	x.note(reason.ClientAborted, "")
@@ -388,6 +389,9 @@ func (x *Exchange) settleAs(now pool.Instant, ending reason.ID) {
 		At: now, Ending: ending, Served: x.r.Served, TTFT: openai.Unknown, Held: time.Duration(x.decided - x.began), Total: time.Duration(now - x.began),
 		Prompt: u.Prompt, Cached: u.Cached, Out: u.Out,
 	}
+	if x.step == stepTold {
+		o.Out = 0
+	}
 	if x.answered {
 		o.TTFT = time.Duration(x.firstByte - x.began)
 	}
@@ -399,7 +403,9 @@ func (x *Exchange) settleAs(now pool.Instant, ending reason.ID) {
 		x.note(reason.UsageMissing, "")
 	}
 	x.s.o.Built.Settle(x.s.o.Sink, &x.r, o)
-	x.s.meter().Settled(x.metered(), o)
+	if x.step == stepForwarded {
+		x.s.meter().Settled(x.metered(), o)
+	}
 	x.outcome = &o
 	x.s.ring.update(x.ID, func(r *Record) {
 		r.Outcome = &o

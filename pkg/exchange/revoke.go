@@ -11,7 +11,7 @@ import (
 // ended, since nobody can tell the client then.
 func (x *Exchange) revoke(now pool.Instant, no *reason.Refusal) bool {
 	x.mu.Lock()
-	if x.step != stepForwarded || x.answered || x.settled || x.streamOver {
+	if x.step != stepForwarded && x.step != stepTold || x.answered || x.settled || x.streamOver {
 		if x.step == stepForwarded && !x.answered && !x.settled {
 			x.note(reason.NotRevocable, "")
 		}
@@ -19,7 +19,9 @@ func (x *Exchange) revoke(now pool.Instant, no *reason.Refusal) bool {
 		return false
 	}
 	x.booksFall(now)
-	x.settleAs(now, no.ID)
+	if x.step == stepForwarded {
+		x.settleAs(now, no.ID)
+	}
 	a := x.refuse(now, no)
 	x.revoked, x.pending = &a, nil // it may have been let go so shortly before that nobody fetched that
 	x.mu.Unlock()

@@ -25,16 +25,16 @@ func (x *Exchange) schedule(now pool.Instant) (a Action, full bool) {
 	defer s.cycles[plan.Index].Put(c)
 	c.Want, c.Record = x.want, s.sampled(x.r.Number)
 
-	among, refusal := x.among()
-	if refusal != nil {
+	var refusal *reason.Refusal
+	if x.may, refusal = x.among(); refusal != nil {
 		return x.refuse(now, refusal), false
 	}
 	snapshot := p.Snapshot()
-	no := c.Prepare(&x.r, snapshot, p.StaleAfter(), s.o.Seed, among)
+	no := c.Prepare(&x.r, snapshot, p.StaleAfter(), s.o.Seed, x.may)
 	if no == nil {
 		p.Decide(func(snap *pool.Snapshot, books *pool.Books) {
 			if snap != snapshot { // the membership changed since: facts are columns of a snapshot
-				if no = c.Prepare(&x.r, snap, p.StaleAfter(), s.o.Seed, among); no != nil {
+				if no = c.Prepare(&x.r, snap, p.StaleAfter(), s.o.Seed, x.may); no != nil {
 					return
 				}
 			}
@@ -55,6 +55,11 @@ func (x *Exchange) schedule(now pool.Instant) (a Action, full bool) {
 			default:
 				x.book(c, legs, books)
 				s.o.Built.Admitted(s.o.Sink, &x.r, x.legs[0].refs[0], x.legs[0].load)
+				if x.looksTwice(c, books) {
+					x.lookAt = now + pool.Instant(s.o.ReplicaWait)
+				} else {
+					plan.Booked(s.o.Sink, &x.r, legs, books)
+				}
 			}
 		})
 	}
@@ -64,6 +69,10 @@ func (x *Exchange) schedule(now pool.Instant) (a Action, full bool) {
 		return x.refuse(now, no), false
 	case full:
 		return Action{}, true
+	case x.lookAt != 0:
+		x.step = stepTold
+		s.expect(x, x.lookAt)
+		return Action{Do: Hold}, false
 	}
 	return x.commit(now, plan), false
 }
@@ -96,7 +105,6 @@ func (x *Exchange) book(c *plugins.Cycle, legs []plugins.Leg, books *pool.Books)
 		l.booking = books.Book(l.refs[0], l.load, x.r.Now+pool.Instant(x.s.o.BookingDeadline))
 	}
 	x.plan().Claim(x.s.o.Sink, &x.r, legs, books)
-	x.plan().Booked(x.s.o.Sink, &x.r, legs, books)
 	x.to = x.legs[0].addrs
 	if x.via.Walks && x.via.Fallbacks {
 		x.to = repeated(x.to, x.want)
@@ -134,15 +142,7 @@ func (x *Exchange) expectedOutput() int64 {
 // commit runs the request hooks and opens the way for the answer.
 func (x *Exchange) commit(now pool.Instant, plan *plugins.Plan) Action {
 	s := x.s
-	legs := make([]plugins.Leg, len(x.legs))
-	for i := range x.legs {
-		ids := make([]pool.ID, len(x.legs[i].refs))
-		for j, ref := range x.legs[i].refs {
-			ids[j] = ref.ID
-		}
-		legs[i] = plugins.Leg{Profile: x.legs[i].profile, Result: plugins.Result{Endpoints: ids}}
-	}
-	plan.Commit(s.o.Sink, &x.r, legs, &x.out)
+	plan.Commit(s.o.Sink, &x.r, x.chosen(), &x.out)
 	x.step, x.sent = stepForwarded, now
 	x.respond = plugins.FirstByte | s.o.Built.Wants
 	if x.via.LogsUsage && (x.via.Chooses || !x.shows(plugins.Chunks)) { // its log tells, and nothing per token visits us
@@ -177,7 +177,7 @@ func (x *Exchange) letGo(now pool.Instant, no *reason.Refusal) {
 		x.stage++
 		a = x.advance(now)
 	}
-	if a.Do == Hold { // it did not fit any more, and waits on
+	if a.Do == Hold { // it did not fit any more, and waits on, or it is looked at a second time
 		x.mu.Unlock()
 		return
 	}
@@ -187,9 +187,13 @@ func (x *Exchange) letGo(now pool.Instant, no *reason.Refusal) {
 }
 
 // held is called with what an entry point returns, when its lock is released: a request that waits in the queue may go
-// at once, since room may have been made between its attempt and its place in the queue.
+// at once, since room may have been made between its attempt and its place in the queue; and so may others where it gave some back.
 func (x *Exchange) held(now pool.Instant, a Action) Action {
-	if a.Do == Hold {
+	switch {
+	case x.freed.Load():
+		x.freed.Store(false)
+		x.s.dispatch(now)
+	case a.Do == Hold:
 		x.s.release(now)
 	}
 	return a

@@ -45,6 +45,9 @@ type Options struct {
 	MaxScanBytes int64
 	// BookingDeadline ends a booking of which no end was seen.
 	BookingDeadline time.Duration
+	// ReplicaWait is for how long a request whose endpoint was chosen and told is held where other replicas book too, so that of those
+	// that chose one endpoint at the same time all but one are decided anew; at most MaxReplicaWait. 0: they go at once.
+	ReplicaWait time.Duration
 	// LogGrace is how long an exchange whose stream ended waits for the access-log entry that tells how.
 	LogGrace time.Duration
 	// Fallbacks is how many endpoints a destination list has where lists are understood, the primary included. At least 1.
@@ -64,7 +67,7 @@ func Defaults() Options {
 	return Options{
 		MaxBodyBytes: 64 << 20, MaxInflatedBytes: 8 << 20, MaxHeaderCount: 256, MaxHeaderBytes: 128 << 10,
 		MaxHeldBytes: 1 << 30, MaxRequests: 65_536,
-		BookingDeadline: 10 * time.Minute, LogGrace: 5 * time.Second, Fallbacks: 3,
+		BookingDeadline: 10 * time.Minute, ReplicaWait: time.Millisecond, LogGrace: 5 * time.Second, Fallbacks: 3,
 		ExpectedOutput: 256, RecordEvery: 1, RecordRing: 1024, Sink: reason.Discard{},
 	}
 }
@@ -107,6 +110,8 @@ func (r *run) scheduler(o Options) (*Scheduler, error) {
 		return nil, fmt.Errorf("scheduler: no sink of reasons")
 	case o.MaxBodyBytes < 1:
 		return nil, fmt.Errorf("scheduler: the body limit is %d bytes; at least 1", o.MaxBodyBytes)
+	case o.ReplicaWait < 0 || o.ReplicaWait > MaxReplicaWait:
+		return nil, fmt.Errorf("scheduler: requests wait %v for other replicas; from 0 to %v", o.ReplicaWait, MaxReplicaWait)
 	case o.Fallbacks < 1:
 		return nil, fmt.Errorf("scheduler: the destination list has %d endpoints; at least 1", o.Fallbacks)
 	}

@@ -102,6 +102,7 @@ const (
 	ReplicaRefused
 	HearsayUnknown
 	OthersUnheard
+	DecidedAnew
 
 	// Without status: the load model.
 	FactMissing
@@ -382,6 +383,9 @@ var table = [...]Row{
 	OthersUnheard: {Code: "others_unheard",
 		Means:  "engines begin many more answers than this replica and those that it hears have asked for: somebody else's requests are known by samples alone",
 		Remedy: "several replicas: give all of them --replicas; clients that pass the picker by: none, but its decisions are as good as samples are fresh"},
+	DecidedAnew: {Code: "decided_anew",
+		Means:  "another replica chose the same endpoint before either heard of the other, or the endpoint left the pool meanwhile: the request was decided a second time",
+		Remedy: "none: normal where several replicas decide many requests a second"},
 	HearsayUnknown: {Code: "hearsay_unknown",
 		Means:  "another replica told of an endpoint or a booking that this one does not know",
 		Remedy: "normal for a moment when endpoints come and go; else check that all replicas see the same endpoints"},

@@ -354,6 +354,8 @@ func TestTheMetricsPage(t *testing.T) {
 	w.now += pool.Instant(time.Second)
 	x.End(w.now, exchange.Ending{Clean: true, Usage: &openai.Usage{Prompt: 100, Cached: 40, Out: 9}})
 	w.m.Decided(exchange.Metered{API: openai.Models}, 0, pool.Instant(time.Microsecond))
+	w.m.Decided(exchange.Metered{API: openai.Models, Looked: true}, 0, pool.Instant(time.Microsecond))
+	w.m.Decided(exchange.Metered{API: openai.Models, Looked: true, Anew: true}, 0, pool.Instant(time.Microsecond))
 	w.m.Decided(exchange.Metered{API: openai.ChatCompletions, Model: "m", Target: plugins.Target{Pool: "default", Model: "m"}}, reason.AllFiltered, pool.Instant(time.Millisecond))
 	w.m.ObserveDecision(15 * time.Microsecond)
 	w.m.Received("request_headers")

@@ -37,6 +37,8 @@ type Metrics struct {
 	scrape   prometheus.Histogram
 	bytes    prometheus.Counter
 	rejected prometheus.Counter
+	stands   prometheus.Counter // decisions at their second look
+	anew     prometheus.Counter
 	reloads  *prometheus.CounterVec
 	reloaded prometheus.Gauge
 }
@@ -109,6 +111,8 @@ func NewMetrics(o MetricsOptions) *Metrics {
 	ttft := histogram("ttft_seconds", "From a request's headers to the headers of its answer.", coarse, "pool")
 	duration := histogram("request_duration_seconds", "From a request's headers to the end of its answer.", coarse, "pool", "ending")
 	tokens := counter("tokens_total", "Tokens that engines reported of answers we saw; kind is prompt, cached or completion.", "pool", "kind")
+	looks := counter("second_looks_total", "Decisions that were held for what other replicas choose at the same time; outcome is stands, or anew where another endpoint was looked for.", "outcome")
+	m.stands, m.anew = looks.WithLabelValues("stands"), looks.WithLabelValues("anew")
 	messages := counter("ext_proc_messages_total", "Messages that gateways sent, by kind.", "kind")
 	m.reloads = counter("config_reloads_total", "Attempts to put a changed configuration in force; result is applied, unchanged (nothing was to do) or refused.", "result")
 	for _, r := range []Reload{Applied, Unchanged, Refused} {
@@ -180,6 +184,12 @@ func (m *Metrics) Decided(of exchange.Metered, refused reason.ID, wait pool.Inst
 	(*m.outcomes.of(d)).Inc()
 	if d.pool != "" { // refused or answered before it had a pool
 		m.pools.of(d.pool).wait.Observe(time.Duration(wait).Seconds())
+	}
+	switch {
+	case of.Anew:
+		m.anew.Inc()
+	case of.Looked:
+		m.stands.Inc()
 	}
 	m.upstream.decided(&of, refused, wait)
 }

@@ -119,7 +119,7 @@ func (n *network) start(t *testing.T, i byte) *replica {
 	r := &replica{clock: clock.Start(time.Now()), noted: map[reason.ID]int{}}
 	r.anotherPool()
 	o := exchange.Defaults()
-	o.Built, o.Pools, o.Sink, o.Seed = built, []*pool.Pool{r.pool}, r, uint64(i)
+	o.Built, o.Pools, o.Sink, o.Alarm, o.Seed = built, []*pool.Pool{r.pool}, r, r.clock, uint64(i)
 	var err error
 	if r.s, err = exchange.New(o); err != nil {
 		t.Fatal(err)
@@ -132,6 +132,7 @@ func (n *network) start(t *testing.T, i byte) *replica {
 	all.Go(func() { _ = server.Serve(r.host) })
 	r.listener = NewListener(ListenerOptions{Self: self, Names: []string{"replicas:9004"}, Log: slog.New(slog.DiscardHandler), Lookup: n.lookup, Dial: n.dial})
 	all.Go(func() { r.listener.Run(ctx) })
+	all.Go(func() { r.clock.Drive(ctx, r.s.Current) })
 	r.stop = func() {
 		n.mu.Lock()
 		delete(n.hosts, r.host.at)
@@ -156,18 +157,59 @@ func (r *replica) anotherPool() {
 // ask has a prompt of so many blocks decided, and returns the exchange and where it goes.
 func (r *replica) ask(t *testing.T, prompt uint64, blocks int) (*exchange.Exchange, netip.AddrPort) {
 	t.Helper()
+	x := r.s.Begin(r.clock.Now(), nil)
+	a := x.Described(r.clock.Now(), summary(prompt, blocks), exchange.Said{})
+	if a.Do != exchange.Forward {
+		t.Fatalf("not forwarded: %+v", a)
+	}
+	return x, a.To[0]
+}
+
+// summary is a prompt of so many blocks.
+func summary(prompt uint64, blocks int) *openai.Summary {
 	s := openai.NewSummary()
 	s.Complete, s.Stream, s.Model = true, true, "m"
 	s.PromptTokens, s.BlockTokens = int64(64*blocks+1), 64
 	for b := range uint64(blocks) {
 		s.BlockHashes = append(s.BlockHashes, (prompt*1000+b+1)*0x9e3779b97f4a7c15)
 	}
-	x := r.s.Begin(r.clock.Now(), nil)
-	a := x.Described(r.clock.Now(), s, exchange.Said{})
-	if a.Do != exchange.Forward {
-		t.Fatalf("not forwarded: %+v", a)
+	return s
+}
+
+// held is a request whose adapter waits to be woken.
+type held struct {
+	*exchange.Exchange
+	r     *replica
+	woken chan struct{}
+	a     exchange.Action
+}
+
+func (h *held) Wake() {
+	select {
+	case h.woken <- struct{}{}:
+	default:
 	}
-	return x, a.To[0]
+}
+
+// begin has a prompt decided that may be held.
+func (r *replica) begin(prompt uint64, blocks int) *held {
+	h := &held{r: r, woken: make(chan struct{}, 1)}
+	h.Exchange = r.s.Begin(r.clock.Now(), h)
+	h.a = h.Described(r.clock.Now(), summary(prompt, blocks), exchange.Said{})
+	return h
+}
+
+// goes waits until it may, and returns where.
+func (h *held) goes(t *testing.T) netip.AddrPort {
+	t.Helper()
+	for h.a.Do == exchange.Hold {
+		<-h.woken
+		h.a = h.Resume(h.r.clock.Now())
+	}
+	if h.a.Do != exchange.Forward {
+		t.Fatalf("not forwarded: %+v", h.a)
+	}
+	return h.a.To[0]
 }
 
 // askFor has a request decided that asks for so many answers.
@@ -296,6 +338,42 @@ func TestABookingIsToldAtOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Two that decide in one instant do not take the same endpoint, whatever chance says, and are held for no longer than it takes.
+func TestTwoThatDecideAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{hosts: map[netip.Addr]chan net.Conn{}}
+		a, b := n.start(t, 1), n.start(t, 2)
+		defer b.stop()
+		defer a.stop()
+		<-time.After(2 * lookup)
+		settle()
+		const rounds = 40
+		anew := 0
+		for round := range uint64(rounds) {
+			began := time.Now()
+			x, y := a.begin(2*round, 100), b.begin(2*round+1, 100)
+			to, other := x.goes(t), y.goes(t)
+			if took := time.Since(began); took > 3*time.Millisecond {
+				t.Errorf("round %d: held for %v", round, took)
+			}
+			if to == other && round > 0 { // in the first, nobody has heard that another books
+				t.Errorf("round %d: both go to %v", round, to)
+			}
+			anew = a.times(reason.DecidedAnew) + b.times(reason.DecidedAnew)
+			for _, h := range []*held{x, y} {
+				h.Response(h.r.clock.Now(), openai.Headers{{Name: ":status", Value: "200"}}, netip.AddrPort{}, false)
+				h.End(h.r.clock.Now(), exchange.Ending{Clean: true})
+			}
+			settle()
+			expect(t, "after a round", a, 0, 0)
+			expect(t, "after a round", b, 0, 0)
+		}
+		if anew == 0 || a.times(reason.DecidedAnew) > 0 {
+			t.Errorf("of %d rounds %d were decided anew, %d of them by the one whose name is first", rounds, anew, a.times(reason.DecidedAnew))
+		}
+	})
 }
 
 // A replica that hangs, its connections open, is no longer counted on.
