@@ -2,8 +2,11 @@ package exchange_test
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -438,4 +441,108 @@ func TestWhileARequestIsHeld(t *testing.T) {
 			}
 		})
 	}
+}
+
+// In a storm of requests at two schedulers that hear each other at once, with clients that leave at any moment and members that come and go,
+// nothing is left.
+func TestNothingIsLeftOfSecondLooks(t *testing.T) {
+	const workers, each = 8, 150
+	var clock atomic.Int64
+	clock.Store(int64(time.Second))
+	now := func() pool.Instant { return pool.Instant(clock.Load()) }
+	var worlds [2]*world
+	var told [2]chan pool.Event
+	for i := range worlds {
+		worlds[i] = newWorld(t, func(o *exchange.Options) { o.Seed = uint64(i) }, nil, instance("idlest", &idlest{}))
+		told[i] = make(chan pool.Event, workers*each*4)
+		worlds[i].pools[0].Follow(func(e pool.Event) { told[i] <- e })
+	}
+	var hearing, running sync.WaitGroup
+	for i := range worlds {
+		hearing.Go(func() {
+			m, p := pool.Mirror{First: i == 1}, worlds[i].pools[0]
+			for e := range told[1-i] {
+				worlds[i].s.Current().Hear(now(), p, &m, []pool.Event{e})
+			}
+			p.Forget(now(), &m)
+		})
+	}
+	done := make(chan struct{})
+	hearing.Go(func() { // time passes, deadlines come, members come and go
+		for n := 0; ; n++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			clock.Add(int64(100 * time.Microsecond))
+			for i, w := range worlds {
+				for _, s := range w.s.Current().Running() {
+					s.Tick(now())
+				}
+				if n%97 == 0 {
+					members := []pool.Endpoint{{Namespace: "ns", Name: "a", Addr: address(0, 0)}, {Namespace: "ns", Name: "b", Addr: address(0, 1)}, {Namespace: "ns", Name: "c", Addr: address(0, 2)}}
+					w.pools[0].Update(now(), members[:2+(n+i)%2])
+				}
+			}
+			runtime.Gosched()
+		}
+	})
+	var anew, looked atomic.Int64
+	for k := range workers {
+		running.Go(func() {
+			w := worlds[k%2]
+			for i := range each {
+				woken := make(waker, 1)
+				x := w.s.Current().Begin(now(), woken)
+				s := openai.NewSummary()
+				s.Complete, s.Stream, s.PromptTokens = true, true, long
+				a := x.Described(now(), s, exchange.Said{})
+				if a.Do == exchange.Hold && i%7 == 0 {
+					x.End(now(), exchange.Ending{ByClient: true})
+					continue
+				}
+				for a.Do == exchange.Hold {
+					<-woken
+					a = x.Resume(now())
+				}
+				if a.Do == exchange.Forward {
+					x.Response(now(), nil, a.To[0], false)
+				}
+				x.End(now(), exchange.Ending{Clean: i%3 > 0, ByClient: i%3 == 0})
+				if doc, ok := w.s.Decision(x.ID); ok && doc.Record.Second != nil {
+					looked.Add(1)
+					if doc.Record.Second.First != nil {
+						anew.Add(1)
+					}
+				}
+			}
+		})
+	}
+	running.Wait()
+	close(done)
+	for i := range told {
+		worlds[i].pools[0].Follow(nil)
+		close(told[i])
+	}
+	hearing.Wait()
+	for i, w := range worlds {
+		w.wantOpen(0)
+		w.pools[0].Decide(func(s *pool.Snapshot, b *pool.Books) {
+			for id := range s.Slots {
+				if b.Requests[id] != 0 || b.Heard[id] != 0 || b.NoFirstByte[id] != 0 || b.PrefillTokens[id] != 0 || b.DecodeTokens[id] != 0 {
+					t.Errorf("scheduler %d, endpoint %d: %d requests, %d heard, %d without first byte, %d and %d tokens", i, id, b.Requests[id], b.Heard[id], b.NoFirstByte[id], b.PrefillTokens[id], b.DecodeTokens[id])
+				}
+			}
+		})
+		w.s.Current().Tick(now())
+		if !w.s.Current().Quiet() {
+			t.Errorf("scheduler %d is not quiet", i)
+		}
+		w.wantNoted(reason.BookingExpired, 0)
+	}
+	if looked.Load() == 0 {
+		t.Error("none was looked at twice")
+	}
+	t.Logf("%d were looked at twice, %d decided anew", looked.Load(), anew.Load())
 }

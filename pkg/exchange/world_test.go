@@ -79,7 +79,7 @@ func newWorld(t *testing.T, set func(*exchange.Options), pools []plugins.PoolSpe
 	}
 	// Unless a table of models has it read no further than the model, somebody reads the whole body.
 	if len(pools) == 1 {
-		extra = append(extra, instance("reads", &stage{phase: plugins.AtDescribe}))
+		extra = append(extra, instance("reads", wholeBody{}))
 	}
 	spec := plugins.Spec{
 		Plugins:  append([]plugins.PluginSpec{instance("handler", profiles.NewSingle()), instance("picker", pickers.NewRandom())}, extra...),
