@@ -43,7 +43,7 @@ func TestNobodyIsForgottenWhateverHappens(t *testing.T) {
 		runs := func(r *request) bool { return r.runs }
 		open := func() bool { return len(w.p.Snapshot().Open) > 0 }
 		for range draw("steps", 80) {
-			switch draw("what", 10) {
+			switch draw("what", 11) {
 			case 0, 1, 2, 3:
 				all = append(all, w.come(bestAt(draw("best", 5)), tenantIs(fmt.Sprint("t", draw("tenant", 12))), priority(int32(draw("priority", 3)-1)), bytes(int64(draw("bytes", 20)))))
 			case 4:
@@ -70,6 +70,14 @@ func TestNobodyIsForgottenWhateverHappens(t *testing.T) {
 				}
 				w.p.Update(w.now, m)
 				w.dispatch()
+			case 10: // somebody read the clock before the others
+				back := pool.Instant(draw("back", 1500)) * pool.Instant(time.Millisecond)
+				w.now -= back
+				all = append(all, w.come(bestAt(draw("best", 5)), tenantIs(fmt.Sprint("t", draw("tenant", 12)))))
+				if r := which(runs); r != nil {
+					w.end(r)
+				}
+				w.now += back
 			case 9:
 				w.p.Decide(func(s *pool.Snapshot, b *pool.Books) {
 					if len(s.Members) > 0 {

@@ -148,6 +148,7 @@ func (c *Control) Enter(now pool.Instant, r *plugins.Request) plugins.Verdict {
 	if no := c.place(now, it, l.empty(now)); no != nil {
 		c.settled(now, it, outcomeOf(no))
 		c.put(it)
+		c.review(now) // others may have been too late
 		return plugins.Verdict{Refusal: no}
 	}
 	c.review(now)

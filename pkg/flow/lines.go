@@ -88,7 +88,7 @@ func (c *Control) band(l *line, priority int32, now pool.Instant) (*Band, int) {
 	if found {
 		return l.bands[i], i
 	}
-	c.sweep(l, now)
+	c.sweepAtBound(l, now)
 	if len(l.bands) >= c.rules().MaxBands {
 		return nil, 0
 	}
@@ -116,6 +116,17 @@ func (c *Control) sweep(l *line, now pool.Instant) {
 	}
 }
 
+// sweepAtBound looks a line through for what may be forgotten, where something has no place: not for each of many that come, since that
+// is a look at all flows.
+func (c *Control) sweepAtBound(l *line, now pool.Instant) {
+	if now-l.swept >= sweepAgain {
+		c.sweep(l, now)
+	}
+}
+
+// sweepAgain is how long a line that was looked through is not looked through again.
+const sweepAgain = pool.Instant(time.Second)
+
 // remembers is how long a flow is remembered in which nobody waits.
 func (c *Control) remembers(b *Band) time.Duration {
 	if p, ok := b.Fairness.(*ProgramAware); ok {
@@ -133,7 +144,7 @@ func (c *Control) flow(l *line, b *Band, id string, now pool.Instant) *Flow {
 		return f
 	}
 	if len(b.flows) >= c.rules().MaxFlows {
-		c.sweep(l, now)
+		c.sweepAtBound(l, now)
 	}
 	if len(b.flows) >= c.rules().MaxFlows {
 		c.sink.Note(reason.FlowsShared, id)

@@ -229,7 +229,9 @@ func (c *Control) rests(now pool.Instant, o *rules, l *line, f *Flow, changes ui
 	f.seeks = search{}
 	f.park(changes)
 	if h := f.head(); !h.yields && h.band.YieldAfter > 0 {
-		l.wakeAt(after(h.at, h.band.YieldAfter)) // who is late already may have waited for that
+		if late := after(h.at, h.band.YieldAfter); late > now {
+			l.wakeAt(late) // who is late already may have waited for that
+		}
 	}
 	var room [aheadKept]*item
 	for _, it := range f.ahead(o.LookAhead, room[:0]) {

@@ -55,7 +55,10 @@ func (c *Control) place(now pool.Instant, it *item, empty bool) *reason.Refusal 
 	}
 	it.flow = c.flow(l, b, tenant(r), now)
 	c.seq++
-	it.seq, it.key = c.seq, b.Ordering.Key(r, now, b.TTL)
+	if b.last != nil {
+		it.at = max(it.at, b.last.at) // it may have read the clock before another that has its place before it
+	}
+	it.seq, it.key = c.seq, b.Ordering.Key(r, it.at, b.TTL)
 	slo, ok := ttftSLO(r)
 	if ok && c.rules().DropLate {
 		it.deadline = now + pool.Instant(slo)

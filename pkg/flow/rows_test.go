@@ -481,3 +481,61 @@ func TestF14AHeadThatCanGoNowhere(t *testing.T) {
 		t.Errorf("a1 %v, a2 %v, b2 %v: a kept its turn", a1.runs, a2.runs, b2.runs)
 	}
 }
+
+// Where tenants are more than are told apart, what may be forgotten is looked for once in a while, and not for each that comes.
+func TestManyTenantsAreNotLookedThroughForEach(t *testing.T) {
+	w := newWorld(t, settings(func(s *Settings) { s.Default.TTL, s.MaxFlows = 0, 2 }), 1)
+	w.come()
+	l := w.c.lines[0]
+	var names []string
+	come := func(id string) {
+		x := w.come(tenantIs(id))
+		names = append(names, x.Stay.Flow)
+		w.cancel(x)
+	}
+	come("a")
+	come("b")
+	at := w.now
+	come("c") // nothing is to be forgotten
+	for _, after := range []pool.Instant{0, second - 1} {
+		w.now = at + after
+		come("d")
+		if l.swept != at {
+			t.Fatalf("%v later all are looked through again", time.Duration(after))
+		}
+	}
+	w.now = at + pool.Instant(flowIdle) - second/2
+	l.swept = w.now // as if one had just come
+	w.now += second / 2
+	come("e")
+	w.now += second / 2
+	come("e")
+	if got := fmt.Sprint(names); got != "[a b (others)  (others)  (others)  (others)  e]" {
+		t.Errorf("they waited as %s", got)
+	}
+}
+
+// Two requests may have read the clock in another order than that in which they have their places. The time of who stands behind is not
+// over before that of who stands before it; else the queue would hand it out again and again in that instant.
+func TestClocksThatAreReadInAnotherOrder(t *testing.T) {
+	for _, back := range []pool.Instant{0, 1, second / 2} {
+		w := newWorld(t, settings(func(s *Settings) {
+			s.Patient, s.Detector, s.LookAhead, s.MostPassed, s.Patience = true, &LoadDetector{MaxPending: 1, MaxKVUsage: 1}, 4, 4, time.Minute
+			s.Default.YieldAfter, s.Default.Fairness = time.Second, NewRoundRobin()
+		}), 2)
+		w.now += second
+		w.come(bestAt(1))
+		x := w.come(tenantIs("a"), bestAt(1))
+		w.now -= back
+		y := w.come(tenantIs("b"), bestAt(1))
+		w.now += second // b's second is over, that of a is not, if the two were asked
+		w.dispatch()
+		w.pass(time.Second)
+		if !x.held || !y.held {
+			t.Fatalf("a runs %v, b runs %v", x.runs, y.runs)
+		}
+		if a, b := x.Place.(*item), y.Place.(*item); a.at > b.at || !a.yields || !b.yields {
+			t.Errorf("a came at %v, and b behind it at %v; they yield: %v, %v", a.at, b.at, a.yields, b.yields)
+		}
+	}
+}

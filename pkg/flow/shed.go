@@ -54,7 +54,7 @@ func (q *Shed) Fits(c *plugins.Cycle, books *pool.Books) (bool, *reason.Refusal)
 	if r.Target.Priority >= 0 {
 		return true, nil
 	}
-	l := q.control.lines[r.PoolIndex]
+	l := q.control.mine[r.PoolIndex]
 	s := q.control.saturation(l, c.Now, c.Snapshot, books)
 	if s.Value < 1 || len(l.view.members) == 0 { // without endpoints there is another reason
 		return true, nil
