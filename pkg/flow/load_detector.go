@@ -88,8 +88,7 @@ func (d *LoadDetector) Saturation(v *View) Saturation {
 // HasRoom reports whether an endpoint is not full: fill < 1, without its divisions.
 func (d *LoadDetector) HasRoom(v *View, id pool.ID) bool {
 	b := v.Books
-	pending := b.NoFirstByte[id]
-	if d.MaxPending > 0 && pending >= d.MaxPending || d.MaxBacklog > 0 && time.Duration(b.BacklogEnds[id]-v.Now) >= d.MaxBacklog ||
+	if d.MaxBacklog > 0 && time.Duration(b.BacklogEnds[id]-v.Now) >= d.MaxBacklog ||
 		d.MaxRequests > 0 && b.Requests[id] >= d.MaxRequests {
 		return false
 	}

@@ -208,3 +208,67 @@ func TestAtHandWhereNobodyTellsWhatRuns(t *testing.T) {
 		t.Error("it waits though nobody does inside")
 	}
 }
+
+// When time alone makes room is known where nothing else is in its way, and then of the last thing that is.
+func TestWhenAnEndpointOpens(t *testing.T) {
+	const none = pool.Instant(0)
+	for _, r := range []struct {
+		name     string
+		d        LoadDetector
+		requests int     // of a backlog of 3 s in all
+		usage    float64 // of a sample of this instant; -1: there is none
+		ceiling  int32   // for 2 s; 0: there is none
+		full     bool
+		wants    pool.Instant // from now on
+	}{
+		{"room", LoadDetector{}, 2, 0.5, 0, false, none},
+		{"memory", LoadDetector{}, 2, 1, 0, true, 60*second + 1},
+		{"a ceiling", LoadDetector{}, 2, -1, 2, true, 2 * second},
+		{"a ceiling above", LoadDetector{}, 2, -1, 3, false, none},
+		{"a backlog", LoadDetector{MaxBacklog: time.Second}, 3, -1, 0, true, 2*second + 1},
+		{"a backlog as long as may be", LoadDetector{MaxBacklog: 3 * time.Second}, 3, -1, 0, true, 1},
+		{"a backlog and a ceiling", LoadDetector{MaxBacklog: 2 * time.Second}, 3, -1, 3, true, 2 * second},
+		{"a backlog, a ceiling and memory", LoadDetector{MaxBacklog: 2 * time.Second}, 3, 1, 3, true, 60*second + 1},
+		{"as many as may run", LoadDetector{MaxRequests: 2}, 2, -1, 0, true, none},
+		{"as many as may run, and a ceiling", LoadDetector{MaxRequests: 2}, 2, -1, 2, true, none},
+		{"fewer than may run, and a ceiling", LoadDetector{MaxRequests: 3}, 2, -1, 2, true, 2 * second},
+		{"as many as may be pending, and memory", LoadDetector{MaxPending: 2}, 2, 1, 0, true, none},
+		{"fewer than may be pending, and memory", LoadDetector{MaxPending: 3}, 2, 1, 0, true, 60*second + 1},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			p := pool.Options{PrefillPerToken: time.Second}.New("p", nil)
+			now := 100 * second
+			p.Update(now, []pool.Endpoint{{Namespace: "ns", Name: "a"}})
+			at := p.Snapshot().Slots[0].Ref
+			s := pool.NoSample()
+			if s.KVUsage = r.usage; r.usage >= 0 {
+				s.At, s.Blocks, s.BlockTokens = now, 1000, 16
+				p.Observe(now, at, s)
+			}
+			r.d.MaxKVUsage = 0.95
+			p.Decide(func(snapshot *pool.Snapshot, b *pool.Books) {
+				b.At(now)
+				for i := range r.requests {
+					b.Book(at, pool.Load{UncachedPrefill: int64(i / (r.requests - 1) * 3)}, now+3600*second)
+				}
+				b.Limit(at.ID, r.ceiling, now+2*second)
+				v := &View{Now: now, Books: b, StaleAfter: 5 * time.Second, Members: snapshot.Members, Stages: []Stage{StageDecode}}
+				fill, opens := r.d.fill(v, at.ID)
+				if opens != 0 {
+					opens -= now
+				}
+				if fill >= 1 != r.full || opens != r.wants {
+					t.Errorf("it is filled by %v and opens after %v ns; want full %v, and %v", fill, opens, r.full, r.wants)
+				}
+				if opens > 0 {
+					for _, late := range []pool.Instant{-1, 0} {
+						v.Now = now + opens + late
+						if got := r.d.HasRoom(v, at.ID); got != (late == 0) {
+							t.Errorf("%v ns from then it has room: %v", late, got)
+						}
+					}
+				}
+			})
+		})
+	}
+}

@@ -77,6 +77,7 @@ func TestWhoGivesWay(t *testing.T) {
 		{"one after the other, until all have one", band(3), "a a a b c", "1 4 5", "3 2", waits, ""},
 		{"more tenants than places", band(3), "a a a b c d", "1 4 5", "3 2", reason.QueueFull, "3 requests of this priority wait already (maxRequests of its band)"},
 		{"one that has its share", band(4), "a a a b b b", "1 2 4 5", "3", reason.QueueFull, ""},
+		{"one that has less than another, though more than its share", band(6), "a a a b c d b", "1 2 4 5 6 7", "3", waits, ""},
 		{"the one that has most", band(3), "a a a a", "1 2 3", "", reason.QueueFull, ""},
 		{"no change for the sake of one more", band(3), "a a b b", "1 2 3", "", reason.QueueFull, ""},
 		{"who has no tenant is one", band(3), "- - - b", "1 2 4", "3", waits, ""},
@@ -105,6 +106,7 @@ func TestWhoGivesWay(t *testing.T) {
 
 		{"bands that share by weight", func(s *Settings) { s.MaxRequests, s.Weighted = 3, true }, "a:0 a:0 a:0 b:-1", "1 2 4", "3", waits, "one of another priority goes before it"},
 		{"a higher one that has its weight", func(s *Settings) { s.MaxRequests, s.Weighted = 3, true }, "a:0 a:0 b:1 b:1", "3 1 2", "", reason.QueueFull, ""},
+		{"the heaviest of several bands", func(s *Settings) { s.MaxRequests, s.Weighted = 6, true }, "a:0 b:1 b:1 b:1 c:2 c:2 d:3", "1 2 3 5 6 7", "4", waits, ""},
 		{"three times the weight", func(s *Settings) {
 			s.MaxRequests, s.Weighted = 4, true
 			heavy := s.Default
