@@ -101,6 +101,7 @@ func serve(ctx context.Context, entries []plugins.Entry, f *serveFlags, log *slo
 	}
 	o := f.exchange
 	o.Built, o.Pools, o.Epoch, o.Sink, o.Meter, o.Alarm = built, pools, epoch, metrics, metrics, clk
+	o.ReplicaWait = f.replicaWait()
 	o.ConfigText, o.ConfigDigest = string(file.Effective()), file.Digest()
 	if o.Seed = f.seed; o.Seed == 0 {
 		o.Seed = randomSeed()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"github.com/fairlead/fairlead/pkg/exchange"
 	"github.com/fairlead/fairlead/pkg/gateway/ports"
@@ -46,6 +47,11 @@ func (f *serveFlags) checkReplicas() error {
 		}
 	}
 	return nil
+}
+
+// replicaWait is what --replica-wait is by the scheduler's clock: what replicas tell each other takes time on the wall.
+func (f *serveFlags) replicaWait() time.Duration {
+	return min(time.Duration(float64(f.exchange.ReplicaWait)*max(f.clockSpeed, 1)), exchange.MaxReplicaWait)
 }
 
 // forReplicas is that of the port on which bookings are told: others must show a certificate of the same authority.

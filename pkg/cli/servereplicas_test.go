@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/pkg/exchange"
 	"github.com/fairlead/fairlead/pkg/gateway/admin"
 	"github.com/fairlead/fairlead/pkg/gateway/ports"
 )
@@ -146,6 +147,20 @@ func TestReplicaCertificatesAreLookedAtFirst(t *testing.T) {
 		_, err = f.replicaIdentity()
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), "--replica-cert-dir: ") || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v, want %q", dir, err, want)
+		}
+	}
+}
+
+// What replicas tell takes time on the wall, whatever the scheduler's clock does.
+func TestReplicasWaitByTheWall(t *testing.T) {
+	for _, row := range []struct {
+		wait  time.Duration
+		speed float64
+		want  time.Duration
+	}{{time.Millisecond, 1, time.Millisecond}, {time.Millisecond, 0.5, time.Millisecond}, {time.Millisecond, 8, 8 * time.Millisecond}, {time.Millisecond, 100, exchange.MaxReplicaWait}, {0, 8, 0}} {
+		f := serveFlags{clockSpeed: row.speed, exchange: exchange.Options{ReplicaWait: row.wait}}
+		if got := f.replicaWait(); got != row.want {
+			t.Errorf("%v at speed %g: %v of the scheduler's clock, want %v", row.wait, row.speed, got, row.want)
 		}
 	}
 }
