@@ -370,8 +370,13 @@ type bounded struct {
 	evicting
 	room     func(pool.ID) bool
 	admitted int
+	asked    int // for who may go
 }
 
+func (q *bounded) Next(now pool.Instant) (*plugins.Request, *reason.Refusal, bool) {
+	q.asked++
+	return q.evicting.Next(now)
+}
 func (q *bounded) Admitted(*plugins.Request, pool.Ref, pool.Load) { q.admitted++ }
 func (q *bounded) Readmit(c *plugins.Cycle, _ *pool.Books) bool   { return c.Restrict(q.room) > 0 }
 
@@ -439,6 +444,37 @@ func TestWhileARequestIsHeld(t *testing.T) {
 			if q.admitted != 2 {
 				t.Errorf("the queue was told %d times of two requests", q.admitted)
 			}
+		})
+	}
+}
+
+// Where a request moves to another endpoint, or goes nowhere, there may be room for one that waits: the queue is asked at once.
+func TestWhatIsGivenBackIsOffered(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		then func(g *neighbours)
+		want exchange.Do
+		asks bool
+	}{
+		{"it stays", func(*neighbours) {}, exchange.Forward, false},
+		{"it moves", func(g *neighbours) { g.ask(0, long) }, exchange.Forward, true},
+		{"it is refused", func(g *neighbours) { g.all[1].pools[0].Update(g.now, nil) }, exchange.Reply, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			q := &bounded{room: func(id pool.ID) bool { return id == 2 }}
+			g := newNeighbours(t, 2, nil, instance("queue", q)).meet()
+			a := g.ask(1, long)
+			row.then(g)
+			g.pass(900 * time.Microsecond)
+			g.now += pool.Instant(100 * time.Microsecond)
+			before := q.asked
+			if action := a.Resume(g.now); action.Do != row.want {
+				t.Fatalf("got %v, want %v", action.Do, row.want)
+			}
+			if asked := q.asked > before; asked != row.asks {
+				t.Errorf("the queue was asked: %t, want %t", asked, row.asks)
+			}
+			g.over()
 		})
 	}
 }

@@ -69,6 +69,7 @@ func TestWhoIsDecidedAnewGoesWhereThereIsRoom(t *testing.T) {
 				}
 			}
 			books('a', 1)
+			books('a', 1) // so that those which are full look better
 			if row.leaves {
 				w.x.End(h.now, exchange.Ending{ByClient: true})
 			}
