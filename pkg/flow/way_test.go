@@ -84,6 +84,8 @@ func TestWhoGivesWay(t *testing.T) {
 		{"where no tenants are told apart", func(s *Settings) { s.Default.MaxRequests, s.Default.Fairness = 3, NewGlobalStrict() }, "a a a b", "1 2 3", "", reason.QueueFull, ""},
 		{"tenants beyond the number that is told apart are one", func(s *Settings) { s.Default.MaxRequests, s.MaxFlows = 4, 1 }, "a a b c d", "1 3 4 2", "", reason.QueueFull, ""},
 
+		{"who has a flow where no more are told apart", func(s *Settings) { s.Default.MaxRequests, s.MaxFlows = 3, 2 }, "a a b b", "1 2 3", "", reason.QueueFull, ""},
+
 		{"a body that is a share", size(300), "a::100 a::100 a::100 b::150", "1 4", "3 2", waits, "300 bytes of requests of this priority may wait (maxBytes of its band), and its tenant has the most of them"},
 		{"a body that is more than a share: nobody gives way", size(300), "a::100 a::100 a::100 b::151", "1 2 3", "", reason.QueueFull, "300 bytes"},
 		{"of several tenants that have more than their share", size(400), "a::100 a::100 b::100 b::100 c::130", "1 3 5", "2 4", waits, ""},
