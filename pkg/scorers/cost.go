@@ -21,12 +21,12 @@ import (
 //	first  = backlog + p + 1.5·s(n), and the wait for room, if the promised tokens exceed 95 % of the cache
 //	own    = wait(first) + out · gap(s(n+1)/(1-ρ))
 //	others = n · out/2 · (gap(s(n+1)/(1-ρ)) - gap(s(n)/(1-ρ)))      tokens that come later to those who run there
-//	       + n · short · (gap(s(n+1)/(1-ρ) + (b+p)/short) - gap(s(n+1)/(1-ρ) + b/short))  and that come after this prompt
+//	       + n · short · (broken(s(n+1)/(1-ρ) + (b+p)/short) - broken(s(n+1)/(1-ρ) + b/short))  and that come after this prompt
 //	       + λ/N · first · wait'(first) · p/(1-ρ)    first tokens that come later to those who will be sent there meanwhile
-//	       + reuse · p · (n + 1)                 what this prompt displaces from the cache, where as much of it is asked again
+//	       + 0.3 · reuse · p · (n + 1)           what this prompt displaces from the cache, where as much of it is asked again
 //	places = 2 · decode, where an engine runs as many other LoRA adapters as it can, or decode/2 for one that it still can
 //
-// with short a twentieth of out: a prompt between two tokens is one long gap, felt most in answers that are far shorter than the
+// with broken what gap is, but dearer beyond the target; short a twentieth of out: a prompt between two tokens is one long gap, felt most in answers that are far shorter than the
 // mean; b half of the backlog: prompts that come between the tokens of the same answer add up; and decode the time of the own answer. Of candidates within 2 % or half a millisecond of the least, that with the smallest
 // product of uncached work and requests leads. The score is 1000/(1000 + cost).
 //
@@ -77,12 +77,19 @@ const (
 	othersMost = 500.0
 
 	// A millisecond costs gapLeast in short gaps and gapMost more in those of gapTarget, between them by the fourth power of the gap.
+	// Beyond it steps that are longer cost gapLate more, since who runs there is late already, and prompts gapBreaks, since they break
+	// answers that were not.
 	gapTarget = 50.0
 	gapLeast  = 0.1
 	gapMost   = 9.0
+	gapLate   = 0.9
+	gapBreaks = 13.5
 
 	// How long a short answer is, as a part of the mean one.
 	shortAnswer = 0.05
+
+	// Of what a prompt displaces from the cache so much is missed, where all of it would be asked for again.
+	missed = 0.3
 
 	// Of the backlog those who run there feel so much, on average: some of them wait in it themselves.
 	feltBacklog = 0.5
@@ -97,11 +104,12 @@ func wait(ms float64) float64 {
 // marginalWait is what one millisecond more costs others who wait so many: the derivative of wait up to othersMost.
 func marginalWait(ms float64) float64 { return 1 + float64(min(ms, othersMost)*(2/waitRises)) }
 
-// gap is what it costs if a token comes so many milliseconds after the one before: the integral of what each of them does.
-func gap(ms float64) float64 {
+// gap is what it costs if a token comes so many milliseconds after the one before: the integral of what each of them does, with beyond for
+// those past the target.
+func gap(ms, beyond float64) float64 {
 	x := min(ms*(1/gapTarget), 1)
 	square := float64(x * x)
-	return float64(gapLeast*ms) + float64(gapMost*(float64(gapTarget/5*float64(square*square)*x)+max(ms-gapTarget, 0)))
+	return float64(gapLeast*ms) + float64(gapMost*gapTarget/5*float64(square*square)*x) + float64(beyond*max(ms-gapTarget, 0))
 }
 
 // expense is what a request takes on one endpoint, in milliseconds, and what that costs before prices.
@@ -164,16 +172,15 @@ func (a *asked) of(l *plugins.EngineLoad, cached int64) expense {
 		}
 	}
 	e.wait = wait(e.first)
-	with := gap(e.itl)
+	with := gap(e.itl, gapLate)
 	e.gaps = a.out * with
-	after, soFar := e.itl, with // the gaps of a short answer with the prompts before this one, and their cost
+	after := e.itl // the gaps of a short answer with the prompts before this one
 	if l.BacklogMS > 0 {
 		after += feltBacklog * l.BacklogMS / a.short
-		soFar = gap(after)
 	}
-	e.running = float64(l.Running*a.out/2*(with-gap(step*longer))) + float64(l.Running*a.short*(gap(after+p/a.short)-soFar))
+	e.running = float64(l.Running*a.out/2*(with-gap(step*longer, gapLate))) + float64(l.Running*a.short*(gap(after+p/a.short, gapBreaks)-gap(after, gapBreaks)))
 	e.coming = a.arrivals * e.first * marginalWait(e.first) * p * longer
-	e.displaced = a.reuse * p * (l.Running + 1)
+	e.displaced = missed * a.reuse * p * (l.Running + 1)
 	return e
 }
 

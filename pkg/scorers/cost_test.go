@@ -77,22 +77,37 @@ func TestCostChooses(t *testing.T) {
 	}
 }
 
-// Cost is worked out by hand: 30 ms of prefill behind 20 ms, steps of 7 and 7.05 ms, 100 tokens.
+// Cost is worked out by hand: 30 ms of prefill behind 20 ms, two that run, 100 tokens; with steps whose gaps are short, and with steps
+// whose gaps are past what clients bear, where prompts still cost and longer steps hardly do.
 func TestCostIsTheSumOfItsParts(t *testing.T) {
-	world := `prompt-tokens=1000 expected-output=100 traffic={"perSecond":20,"prefillMs":30,"reuse":0.5,"outputTokens":200} | a ` +
-		`engine-load={"backlogMs":20,"prefillMsPerToken":0.03,"stepMs":7,"stepMsPerSequence":0.05,"running":2,"busy":0.5,"promisedTokens":-1,"capacityTokens":-1}`
-	first, itl, before := 20+30+1.5*7.1, 7.15/0.5, 7.1/0.5
-	gap := func(ms float64) float64 { return 0.1*ms + 9*50/5*math.Pow(ms/50, 5) }
-	own, gaps := first+first*first/100, 100*gap(itl)
-	running := 2*50*(gap(itl)-gap(before)) + 2*5*(gap(itl+(10+30)/5)-gap(itl+10/5)) // a twentieth of 100 tokens are 5, half of 20 ms 10
-	coming, displaced := 0.02*first*(1+2*first/100)*30/0.5, 0.5*30*3.0
-	want := 1000 / (1000 + own + gaps + running + coming + displaced)
-	said := pluginstest.Run(t, world, []pluginstest.Part{{Name: "it", Plugin: scorers.NewCost(), Weight: 1}}).Explained["it"][0]
-	if line := "TTFT 61 ms, ITL 14.3 ms; costs wait 97 + gaps 160 + others 226 + place 0; at prices 484 (backlog 20 ms, 0.0300 ms a token, step 7.1 ms, not measured)"; said != line {
-		t.Errorf("explained as %q, want %q", said, line)
+	tests := []struct {
+		name string
+		step float64
+		want string
+	}{
+		{"short gaps", 7, "TTFT 61 ms, ITL 14.3 ms; costs wait 97 + gaps 160 + others 195 + place 0; at prices 452 (backlog 20 ms, 0.0300 ms a token, step 7.1 ms, not measured)"},
+		{"late already", 40, "TTFT 110 ms, ITL 80.3 ms; costs wait 231 + gaps 12530 + others 1263 + place 0; at prices 14024 (backlog 20 ms, 0.0300 ms a token, step 40.1 ms, not measured)"},
 	}
-	if got := pluginstest.Score(t, scorers.NewCost(), world)[0]; got < want-1e-9 || got > want+1e-9 {
-		t.Errorf("%v, want %v", got, want)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			world := fmt.Sprintf(`prompt-tokens=1000 expected-output=100 traffic={"perSecond":20,"prefillMs":30,"reuse":0.5,"outputTokens":200} | a `+
+				`engine-load={"backlogMs":20,"prefillMsPerToken":0.03,"stepMs":%v,"stepMsPerSequence":0.05,"running":2,"busy":0.5,"promisedTokens":-1,"capacityTokens":-1}`, tt.step)
+			first, itl, before := 20+30+1.5*(tt.step+0.1), (tt.step+0.15)/0.5, (tt.step+0.1)/0.5
+			upTo50 := func(ms float64) float64 { return 0.1*ms + 9*50/5*math.Pow(min(ms, 50)/50, 5) }
+			gap := func(ms float64) float64 { return upTo50(ms) + 0.9*max(ms-50, 0) }
+			broken := func(ms float64) float64 { return upTo50(ms) + 13.5*max(ms-50, 0) }
+			own, gaps := first+first*first/100, 100*gap(itl)
+			running := 2*50*(gap(itl)-gap(before)) + 2*5*(broken(itl+(10+30)/5)-broken(itl+10/5)) // a twentieth of 100 tokens are 5, half of 20 ms 10
+			coming, displaced := 0.02*first*(1+2*first/100)*30/0.5, 0.3*0.5*30*3.0
+			want := 1000 / (1000 + own + gaps + running + coming + displaced)
+			said := pluginstest.Run(t, world, []pluginstest.Part{{Name: "it", Plugin: scorers.NewCost(), Weight: 1}}).Explained["it"][0]
+			if said != tt.want {
+				t.Errorf("explained as %q, want %q", said, tt.want)
+			}
+			if got := pluginstest.Score(t, scorers.NewCost(), world)[0]; got < want-1e-9 || got > want+1e-9 {
+				t.Errorf("%v, want %v", got, want)
+			}
+		})
 	}
 }
 
