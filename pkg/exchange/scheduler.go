@@ -52,7 +52,7 @@ type Options struct {
 	LogGrace time.Duration
 	// Fallbacks is how many endpoints a destination list has where lists are understood, the primary included. At least 1.
 	Fallbacks int
-	// ExpectedOutput is the number of tokens that a request without a bound is booked to generate.
+	// ExpectedOutput is the number of tokens that a request is booked to generate where no plugin says, and at most.
 	ExpectedOutput int64
 	// RecordEvery keeps the columns of every n-th decision; 1 of all, 0 of none. RecordRing is how many records are kept.
 	RecordEvery, RecordRing int

@@ -3,6 +3,7 @@ package plugins
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -240,6 +241,7 @@ type Built struct {
 
 	promptTokens   RequestValue[int64]
 	expectedOutput RequestValue[int64]
+	traffic        RequestValue[Traffic]
 	cachedTokens   EndpointValues[int64]
 	predictedTTFT  EndpointValues[float64]
 	predictedITL   EndpointValues[float64]
@@ -342,6 +344,7 @@ func assemble(spec Spec, specs []PluginSpec, given int, ports []any) (*Built, []
 	fb := &Builder{built: b, it: own}
 	b.promptTokens = Needs(fb, PromptTokens)
 	b.expectedOutput, _ = Uses(fb, ExpectedOutput)
+	b.traffic, _ = Uses(fb, Traffics)
 	b.cachedTokens, _ = Uses(fb, CachedTokens)
 	b.predictedTTFT, _ = Uses(fb, PredictedTTFT)
 	b.predictedITL, _ = Uses(fb, PredictedITL)
@@ -510,10 +513,21 @@ func (b *Built) PoolIndex(name string) int {
 // PromptTokens returns the request's prompt length as the configuration knows it.
 func (b *Built) PromptTokens(r *Request) int64 { return b.promptTokens.Of(r) }
 
-// ExpectedOutput returns how many tokens the request is expected to generate; ok is false where nobody says.
+// ExpectedOutput returns how many tokens the request is expected to generate, over all its completions: as a plugin foretells it,
+// else what the answers of its pool have on average, where a load model knows. ok is false where nobody says.
 func (b *Built) ExpectedOutput(r *Request) (tokens int64, ok bool) {
-	tokens = b.expectedOutput.Of(r)
-	return tokens, tokens != Unknown
+	if tokens = b.expectedOutput.Of(r); tokens != Unknown {
+		return tokens, true
+	}
+	mean := b.traffic.Of(r).OutputTokens
+	if mean <= 0 {
+		return 0, false
+	}
+	completions := int64(1)
+	if r.Body != nil {
+		completions = max(r.Body.N, 1)
+	}
+	return int64(math.Ceil(mean)) * completions, true
 }
 
 // CachedTokens returns what the last cycle c believes cached of the request's prompt on an endpoint; 0 where nobody says.
