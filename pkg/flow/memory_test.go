@@ -68,6 +68,36 @@ func TestAnOldReadingOfACache(t *testing.T) {
 	}
 }
 
+// Answers are foreseen: what those that run are expected to have counts in full beside what the engine tells.
+func TestAnswersAreForeseen(t *testing.T) {
+	for _, r := range []struct {
+		name   string
+		usage  float64 // of 64,000 tokens, with four answers at hand
+		answer int64   // of each
+		room   bool
+	}{
+		{"they fit", 0.5, 7199, true}, // 0.5 + 28,796/64,000 is below 0.95
+		{"they do not", 0.5, 7200, false},
+		{"the engine is fuller", 0.6, 5600, false},
+		{"and they are shorter", 0.6, 5599, true},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			w := newWorld(t, byMemory(nil), 1)
+			w.now = 100 * second
+			w.p.Decide(func(s *pool.Snapshot, b *pool.Books) {
+				for range 4 {
+					b.Book(s.Slots[0].Ref, pool.Load{Decode: r.answer}, w.now+3600*second)
+				}
+			})
+			w.now++
+			w.sample(0, 0, r.usage, 0, 0)
+			if x := w.come(); x.runs != r.room {
+				t.Errorf("it goes: %v, want %v", x.runs, r.room)
+			}
+		})
+	}
+}
+
 // Who waits for memory of which nobody tells goes after a minute, though nothing else happens.
 func TestAReadingThatIsGoneByNoLongerMakesRoom(t *testing.T) {
 	w := newWorld(t, byMemory(nil), 2)
