@@ -3,6 +3,8 @@ package flow
 import (
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/pkg/pool"
 )
 
 // shares has two bands of weights 3 and 1, and returns what they were served of tokens, an answer's counted twice.
@@ -76,5 +78,58 @@ func TestABandsCreditIsNotBanked(t *testing.T) {
 	high, low := shares(w, 101)
 	if high/low > 1.1 || low/high > 1.1 {
 		t.Errorf("served %.0f and %.0f tokens: the lower band took what it had not used before", high, low)
+	}
+}
+
+// A band in which nobody waited has saved nothing up: from when somebody does it has its share, and no more.
+func TestAWeightedBandSavesNothingUp(t *testing.T) {
+	w := newWorld(t, settings(func(s *Settings) { s.Weighted, s.Default.TTL = true, 0 }), 1)
+	w.come()
+	serve := func(n int) (high int) {
+		for range n {
+			w.end(w.went[len(w.went)-1])
+			if w.went[len(w.went)-1].Target.Priority > 0 {
+				high++
+			}
+		}
+		return high
+	}
+	for range 60 {
+		w.come()
+	}
+	serve(30)
+	for range 30 {
+		w.come(priority(1))
+	}
+	if high := serve(20); high < 9 || high > 11 {
+		t.Errorf("%d of 20 were of the band that came later, want its half", high)
+	}
+}
+
+// comings counts how often a flow is said to have somebody where nobody waited.
+type comings struct {
+	GlobalStrict
+	n int
+}
+
+func (c *comings) Came(*Flow, pool.Instant) { c.n++ }
+
+// Of several that come to a flow the first alone says that somebody waits there: credit is not taken from who waits already.
+func TestAFlowComesOnce(t *testing.T) {
+	c := &comings{}
+	w := newWorld(t, settings(func(s *Settings) { s.Default.Fairness = c }), 1)
+	first := w.come()
+	for range 3 {
+		w.come()
+	}
+	if c.n != 1 {
+		t.Errorf("it is said %d times while three wait", c.n)
+	}
+	for w.end(first); w.c.Stats(w.now).Requests > 0; {
+		w.end(w.went[len(w.went)-1])
+	}
+	w.come()
+	if c.n != 2 {
+		t.Errorf("it is said %d times, want once more after nobody waited", c.n)
 	}
 }
