@@ -33,8 +33,7 @@ type LoadDetector struct {
 	MaxRequests int32 `json:"maxRequests" schema:"min=0"`
 
 	// MaxKVUsage is how much of an endpoint's KV cache may be in use: by its last sample, what was booked and ended since, and what the
-	// answers that run are expected to have. Half of that is in the sample on average, and counts again, so that answers that begin
-	// together have room until they end. Where no other sample comes that one is gone by for a minute, if it told the size of the
+	// answers that run are expected to add. Where no other sample comes that one is gone by for a minute, if it told the size of the
 	// cache. A gauge that reads as full (0.9 or more) for 20 s in which nobody waits inside the engine, and it begins answers, is not
 	// believed, and memory_doubted is noted of requests that go there.
 	MaxKVUsage float64 `json:"maxKVUsage" schema:"min=0.01,max=1"`
@@ -113,7 +112,7 @@ func (d *LoadDetector) pending(v *View, id pool.ID) int32 {
 }
 
 // usage returns how much of an endpoint's KV cache is in use or promised, and until when that is gone by: by its last sample, what came
-// and went since, and what the answers that run are expected to have. A stale sample is gone by for usageLasts where the size of the cache
+// and went since, and what the answers that run are expected to add. A stale sample is gone by for usageLasts where the size of the cache
 // is known, so that what went since is taken off it; one that no longer tells is not empty for that. It is 0 where nothing is known.
 func (d *LoadDetector) usage(v *View, id pool.ID) (kv float64, until pool.Instant) {
 	b := v.Books
@@ -127,7 +126,7 @@ func (d *LoadDetector) usage(v *View, id pool.ID) (kv float64, until pool.Instan
 		return 0, 0
 	}
 	if kv = s.KVUsage; sized {
-		kv += float64(b.SinceSample[id]+b.DecodeTokens[id]) / float64(int64(s.Blocks)*int64(s.BlockTokens))
+		kv += float64(b.SinceSample[id]+b.DecodeTokens[id]/2) / float64(int64(s.Blocks)*int64(s.BlockTokens))
 	}
 	return kv, after(s.At, lasts) + 1
 }

@@ -77,12 +77,10 @@ const (
 	othersMost = 500.0
 
 	// A millisecond costs gapLeast in short gaps and gapMost more in those of gapTarget, between them by the fourth power of the gap.
-	// Beyond it steps that are longer cost gapLate more, since who runs there is late already, and prompts gapBreaks, since they break
-	// answers that were not.
+	// Beyond it prompts cost gapBreaks more: they break answers that were in time, where longer steps find them late already.
 	gapTarget = 50.0
 	gapLeast  = 0.1
 	gapMost   = 9.0
-	gapLate   = 0.9
 	gapBreaks = 13.5
 
 	// How long a short answer is, as a part of the mean one.
@@ -172,13 +170,13 @@ func (a *asked) of(l *plugins.EngineLoad, cached int64) expense {
 		}
 	}
 	e.wait = wait(e.first)
-	with := gap(e.itl, gapLate)
+	with := gap(e.itl, gapMost)
 	e.gaps = a.out * with
 	after := e.itl // the gaps of a short answer with the prompts before this one
 	if l.BacklogMS > 0 {
 		after += feltBacklog * l.BacklogMS / a.short
 	}
-	e.running = float64(l.Running*a.out/2*(with-gap(step*longer, gapLate))) + float64(l.Running*a.short*(gap(after+p/a.short, gapBreaks)-gap(after, gapBreaks)))
+	e.running = float64(l.Running*a.out/2*(with-gap(step*longer, gapMost))) + float64(l.Running*a.short*(gap(after+p/a.short, gapBreaks)-gap(after, gapBreaks)))
 	e.coming = a.arrivals * e.first * marginalWait(e.first) * p * longer
 	e.displaced = missed * a.reuse * p * (l.Running + 1)
 	return e

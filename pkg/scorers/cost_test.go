@@ -78,7 +78,7 @@ func TestCostChooses(t *testing.T) {
 }
 
 // Cost is worked out by hand: 30 ms of prefill behind 20 ms, two that run, 100 tokens; with steps whose gaps are short, and with steps
-// whose gaps are past what clients bear, where prompts still cost and longer steps hardly do.
+// whose gaps are past what clients bear, where prompts cost more than longer steps.
 func TestCostIsTheSumOfItsParts(t *testing.T) {
 	tests := []struct {
 		name string
@@ -86,7 +86,7 @@ func TestCostIsTheSumOfItsParts(t *testing.T) {
 		want string
 	}{
 		{"short gaps", 7, "TTFT 61 ms, ITL 14.3 ms; costs wait 97 + gaps 160 + others 195 + place 0; at prices 452 (backlog 20 ms, 0.0300 ms a token, step 7.1 ms, not measured)"},
-		{"late already", 40, "TTFT 110 ms, ITL 80.3 ms; costs wait 231 + gaps 12530 + others 1263 + place 0; at prices 14024 (backlog 20 ms, 0.0300 ms a token, step 40.1 ms, not measured)"},
+		{"late already", 40, "TTFT 110 ms, ITL 80.3 ms; costs wait 231 + gaps 37073 + others 1344 + place 0; at prices 38648 (backlog 20 ms, 0.0300 ms a token, step 40.1 ms, not measured)"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestCostIsTheSumOfItsParts(t *testing.T) {
 				`engine-load={"backlogMs":20,"prefillMsPerToken":0.03,"stepMs":%v,"stepMsPerSequence":0.05,"running":2,"busy":0.5,"promisedTokens":-1,"capacityTokens":-1}`, tt.step)
 			first, itl, before := 20+30+1.5*(tt.step+0.1), (tt.step+0.15)/0.5, (tt.step+0.1)/0.5
 			upTo50 := func(ms float64) float64 { return 0.1*ms + 9*50/5*math.Pow(min(ms, 50)/50, 5) }
-			gap := func(ms float64) float64 { return upTo50(ms) + 0.9*max(ms-50, 0) }
+			gap := func(ms float64) float64 { return upTo50(ms) + 9*max(ms-50, 0) }
 			broken := func(ms float64) float64 { return upTo50(ms) + 13.5*max(ms-50, 0) }
 			own, gaps := first+first*first/100, 100*gap(itl)
 			running := 2*50*(gap(itl)-gap(before)) + 2*5*(broken(itl+(10+30)/5)-broken(itl+10/5)) // a twentieth of 100 tokens are 5, half of 20 ms 10
