@@ -11,7 +11,8 @@ import (
 // Replicas that decide within the time that a telling takes do not see each other, and may choose the same endpoint. So a decision is
 // looked at a second time: what was chosen is booked and told, the request is held for as long as others' tellings take, and where
 // another replica's booking for the same endpoint comes before its own (pool.Books.Meets), it is given back and decided anew. All
-// replicas go by the same order, so that of those that meet all but the first move. There is no third look.
+// replicas go by the same order, so that of those that meet all but the first move. What is decided anew is looked at as well, a few times
+// at most.
 
 // MaxReplicaWait bounds Options.ReplicaWait: who is farther away than that gains nothing by waiting.
 const MaxReplicaWait = 20 * time.Millisecond
