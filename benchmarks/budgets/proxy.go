@@ -55,7 +55,7 @@ func comparePeers(ctx context.Context, binary string) (rows []peerRow, err error
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "peers.json")
-	cmd := exec.CommandContext(ctx, "go", "run", "./benchmarks/peers", "-binary", binary, "-workers", "8,64", "-rounds", "4", "-requests", "1",
+	cmd := exec.CommandContext(ctx, "go", "run", "./benchmarks/peers", "-binary", binary, "-workers", "8,64,8,64", "-rounds", "2", "-requests", "1",
 		"-only", gatewayTarget+","+floorTarget, "-json", file)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("comparing with peers: %w: %.2000s", err, said)
@@ -64,7 +64,35 @@ func comparePeers(ctx context.Context, binary string) (rows []peerRow, err error
 	if err != nil {
 		return nil, err
 	}
-	return rows, json.Unmarshal(text, &rows)
+	if err := json.Unmarshal(text, &rows); err != nil {
+		return nil, err
+	}
+	return merged(rows), nil
+}
+
+// merged adds up rows of the same target before the same number of model servers: few and many are measured in turn, since a machine
+// that slows down between them would be in their ratio.
+func merged(rows []peerRow) (sum []peerRow) {
+	for _, r := range rows {
+		i := slices.IndexFunc(sum, func(s peerRow) bool { return s.Target == r.Target && s.Workers == r.Workers })
+		if i < 0 {
+			sum = append(sum, r)
+			continue
+		}
+		if sum[i].Missing == "" {
+			sum[i].Missing = r.Missing
+		}
+		for chars, more := range r.Cells {
+			c, ok := sum[i].Cells[chars]
+			if !ok {
+				continue // a size that is measured in the first table only
+			}
+			c.CPU, c.Gap, c.Upstream = append(c.CPU, more.CPU...), append(c.Gap, more.Gap...), append(c.Upstream, more.Upstream...)
+			c.Failed += more.Failed
+			sum[i].Cells[chars] = c
+		}
+	}
+	return sum
 }
 
 // judgeProxy makes the lines of the design's budget for the embedded proxy.
@@ -96,7 +124,7 @@ func judgeProxy(rows []peerRow) (lines []extproc.Line, err error) {
 		mine, least := middle(few.Cells[chars].CPU), middle(floor.Cells[chars].CPU)
 		lines = append(lines, reported(name+"CPU", fmt.Sprintf("%.2f ms, %.2fx ReverseProxy", mine, mine/least), "no more than the cheapest peer that routes by prefix: make peers", mine/least))
 		if wide := many.Cells[chars]; len(wide.CPU) > 0 {
-			grows := slices.Min(wide.CPU) / slices.Min(few.Cells[chars].CPU) // of the quietest rounds: CPU is told in steps of 10 ms
+			grows := slices.Min(wide.CPU) / slices.Min(few.Cells[chars].CPU) // of the quietest rounds
 			lines = append(lines, atMost(name+"CPU before 64 model servers", fmt.Sprintf("%.2fx that before 8", grows), grows, 1.3, "x"))
 		}
 		upstream, failed := slices.Max(few.Cells[chars].Upstream), few.Cells[chars].Failed
