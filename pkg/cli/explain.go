@@ -282,6 +282,9 @@ func printProfile(w io.Writer, run *plugins.ProfileRecord) {
 	for _, name := range sorted(run.Explained) {
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		for row, line := range run.Explained[name] {
+			if line == "" {
+				continue
+			}
 			fmt.Fprintf(t, "  %s\t%s:\t%s\n", run.Candidates[run.Left[row]].Name, name, line)
 		}
 		t.Flush()

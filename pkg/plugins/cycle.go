@@ -338,13 +338,17 @@ func (c *Cycle) score(prof *profile, rec *ProfileRecord) {
 		}
 		if rec != nil {
 			rec.score(s.name, s.weight, out)
-			if x, ok := s.value.(Explainer); ok {
-				rec.explain(s.name, c, x)
-			}
 		}
 	}
-	if rec != nil {
-		rec.total(c.Candidates, c.initial, c.totals)
+	if rec == nil {
+		return
+	}
+	rec.total(c.Candidates, c.initial, c.totals)
+	for _, s := range prof.scorers {
+		if x, ok := s.value.(Explainer); ok {
+			c.call(s.instance, pointScore)
+			rec.explain(s.name, c, x)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -25,7 +26,8 @@ type ProfileRecord struct {
 	Left    []int            `json:"left"`
 	// Raw are, by scorer, the clamped scores before the weight, and Totals their weighted sums; both aligned with Left.
 	Raw map[string][]float64 `json:"raw,omitempty"`
-	// Explained are, by scorer, lines that say of what each score is made, aligned with Left; only scorers with something to say.
+	// Explained are, by scorer, lines that say of what each score is made, aligned with Left; only scorers with something to say, and of
+	// the explainedMost candidates with the greatest totals: the lines of others are empty.
 	Explained map[string][]string `json:"explained,omitempty"`
 	Weights   map[string]float64  `json:"weights,omitempty"`
 	Totals    []float64           `json:"totals,omitempty"`
@@ -117,10 +119,22 @@ func (r *ProfileRecord) score(by string, weight float64, raw []float64) {
 	r.Raw[by], r.Weights[by] = slices.Clone(raw), weight
 }
 
-// explain keeps what a scorer says of its scores.
+// explainedMost is of how many candidates scores are put into words. In a large pool the words would cost more than the decision, and nobody
+// asks why the fortieth was not taken; its figures are in the record.
+const explainedMost = 16
+
+// explain keeps what a scorer says of its scores, once the totals are there.
 func (r *ProfileRecord) explain(by string, c *Cycle, x Explainer) {
-	lines := make([]string, len(c.Candidates))
-	for i := range lines {
+	order := make([]int, len(r.Totals))
+	for i := range order {
+		order[i] = i
+	}
+	if len(order) > explainedMost {
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(r.Totals[b], r.Totals[a]) })
+		order = order[:explainedMost]
+	}
+	lines := make([]string, len(r.Totals))
+	for _, i := range order {
 		lines[i] = x.Explain(c, i)
 	}
 	if r.Explained == nil {

@@ -171,6 +171,47 @@ func TestARecordSaysWhatHappened(t *testing.T) {
 	}
 }
 
+// worded says of each score what it is.
+type worded struct{ numbers }
+
+func (w worded) Explain(_ *plugins.Cycle, i int) string { return fmt.Sprint(w.numbers[i]) }
+
+type numbers []float64
+
+func (n numbers) Score(_ *plugins.Cycle, out []float64) { copy(out, n) }
+
+// In a large pool the candidates with the greatest totals are put into words, by all scorers, and of equal ones the first.
+func TestARecordExplainsTheForemost(t *testing.T) {
+	var up, down numbers // the first four have the same sum, the least
+	for i := range 20 {
+		up = append(up, float64(i)/100)
+		down = append(down, float64(max(19-i, 16))/100)
+	}
+	c := configure(named{"s", worded{up}}, named{"other", worded{down}}, named{"picker", first{}})
+	w := newWorld(t, c.mustBuild(t), 20)
+	w.cycle.Record = true
+	w.mustDecide(t)
+	run := w.cycle.Trace[0]
+	for by, scores := range map[string]numbers{"s": up, "other": down} {
+		for i, line := range run.Explained[by] {
+			want := fmt.Sprint(scores[i])
+			if i < 4 {
+				want = ""
+			}
+			if line != want {
+				t.Errorf("%s of candidate %d, whose total is %v: %q, want %q", by, i, run.Totals[i], line, want)
+			}
+		}
+	}
+	c = configure(named{"s", worded{make(numbers, 20)}}, named{"picker", first{}})
+	w = newWorld(t, c.mustBuild(t), 20)
+	w.cycle.Record = true
+	w.mustDecide(t)
+	if lines := w.cycle.Trace[0].Explained["s"]; lines[15] != "0" || lines[16] != "" {
+		t.Errorf("of equal ones %q are explained", lines)
+	}
+}
+
 func TestARecordOfAnEmptyPool(t *testing.T) {
 	c := configure(named{"reads", &needy{}}, named{"p", &provider{}}, named{"picker", first{}})
 	w := newWorld(t, c.mustBuild(t), 0)
