@@ -55,7 +55,7 @@ func comparePeers(ctx context.Context, binary string) (rows []peerRow, err error
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "peers.json")
-	cmd := exec.CommandContext(ctx, "go", "run", "./benchmarks/peers", "-binary", binary, "-workers", "8,64,8,64", "-rounds", "2", "-requests", "1",
+	cmd := exec.CommandContext(ctx, "go", "run", "./benchmarks/peers", "-binary", binary, "-workers", "8,64,8,64", "-rounds", "3", "-requests", "1",
 		"-only", gatewayTarget+","+floorTarget, "-json", file)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("comparing with peers: %w: %.2000s", err, said)
@@ -124,7 +124,7 @@ func judgeProxy(rows []peerRow) (lines []extproc.Line, err error) {
 		mine, least := middle(few.Cells[chars].CPU), middle(floor.Cells[chars].CPU)
 		lines = append(lines, reported(name+"CPU", fmt.Sprintf("%.2f ms, %.2fx ReverseProxy", mine, mine/least), "no more than the cheapest peer that routes by prefix: make peers", mine/least))
 		if wide := many.Cells[chars]; len(wide.CPU) > 0 {
-			grows := slices.Min(wide.CPU) / slices.Min(few.Cells[chars].CPU) // of the quietest rounds
+			grows := middle(wide.CPU) / mine
 			lines = append(lines, atMost(name+"CPU before 64 model servers", fmt.Sprintf("%.2fx that before 8", grows), grows, 1.3, "x"))
 		}
 		upstream, failed := slices.Max(few.Cells[chars].Upstream), few.Cells[chars].Failed

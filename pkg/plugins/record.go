@@ -1,7 +1,6 @@
 package plugins
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -123,18 +122,30 @@ func (r *ProfileRecord) score(by string, weight float64, raw []float64) {
 // asks why the fortieth was not taken; its figures are in the record.
 const explainedMost = 16
 
+// foremost returns the indexes of the n greatest totals, the greatest first and of equal ones the first.
+func foremost(totals []float64, n int) []int {
+	found := make([]int, 0, n)
+	for i, total := range totals {
+		at := len(found)
+		for at > 0 && totals[found[at-1]] < total {
+			at--
+		}
+		if at == n {
+			continue
+		}
+		if len(found) < n {
+			found = append(found, 0)
+		}
+		copy(found[at+1:], found[at:])
+		found[at] = i
+	}
+	return found
+}
+
 // explain keeps what a scorer says of its scores, once the totals are there.
 func (r *ProfileRecord) explain(by string, c *Cycle, x Explainer) {
-	order := make([]int, len(r.Totals))
-	for i := range order {
-		order[i] = i
-	}
-	if len(order) > explainedMost {
-		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(r.Totals[b], r.Totals[a]) })
-		order = order[:explainedMost]
-	}
 	lines := make([]string, len(r.Totals))
-	for _, i := range order {
+	for _, i := range foremost(r.Totals, explainedMost) {
 		lines[i] = x.Explain(c, i)
 	}
 	if r.Explained == nil {
