@@ -22,6 +22,14 @@ import (
 // most one at a time, as long as computing the prefix takes. A request that has more cached at one endpoint than at any other is
 // not sent away from there.
 //
+// A prefix of which little is asked is copied too once the lack of a copy has cost more than one does: whenever those who hold it have
+// more before them than the idlest of the others, its request waits for the difference, and when these waits add up to
+//
+//	payback · prefill of the prefix · (1 + 40 · (gap / 50 ms)⁴)
+//
+// the request brings it there. The last factor is what the copy takes from those who decode there, with gap the time between their
+// tokens: it is dear where gaps are near what operators promise. Waits are forgotten with a half-life of a minute.
+//
 // Decode counts with the share of an endpoint's time that a sequence takes in a batch so large that a step takes twice as long
 // as an empty one.
 type Hot struct {
@@ -30,6 +38,10 @@ type Hot struct {
 
 	// MaxCopies bounds the endpoints on which a prefix should stand; 0 is all.
 	MaxCopies int32 `json:"maxCopies" schema:"min=0"`
+
+	// Payback is for how many times as long as computing a prefix takes its requests must have waited before it is copied, however
+	// little it is asked for; 0 is never.
+	Payback float64 `json:"payback" schema:"min=0,max=1000"`
 
 	// MinTokens is the length from which on a prefix counts.
 	MinTokens int64 `json:"minTokens" schema:"min=1"`
@@ -57,7 +69,7 @@ var (
 )
 
 // NewHot returns a Hot with its defaults.
-func NewHot() *Hot { return &Hot{TargetLoad: 0.3, MinTokens: 512} }
+func NewHot() *Hot { return &Hot{TargetLoad: 0.3, Payback: 2, MinTokens: 512} }
 
 // Provision says what it reads and makes.
 func (h *Hot) Provision(b *plugins.Builder) error {
@@ -102,9 +114,10 @@ func (h *Hot) Observe(c *plugins.Cycle, _ *pool.Books) {
 	most, second := h.longest(c)
 	mean := h.mean(c)
 	decode := h.decode(r, &mean, prompt)
-	var found plugins.HotPrefix
-	var place int16
-	var length int64
+	var found, paid plugins.HotPrefix
+	var place, paidPlace int16
+	var length, paidLength int64
+	var paidTo pool.ID
 	for depth, blocks := 0, 1; depth < maxDepths && blocks <= len(hashes); depth, blocks = depth+1, 2*blocks {
 		tokens := perBlock * int64(blocks)
 		if tokens < h.MinTokens {
@@ -121,6 +134,18 @@ func (h *Hot) Observe(c *plugins.Cycle, _ *pool.Books) {
 		if p.Target > 1 {
 			found, place, length = p, i, tokens
 		}
+		if p.PerSecond > 0 && h.Payback > 0 && most < 2*tokens {
+			if to, holders, due := h.due(c, counts, i, p.Blocks, tokens, now); due {
+				p.Holders, p.Target = holders, max(p.Target, holders+1)
+				paid, paidPlace, paidLength, paidTo = p, i, tokens, to
+			}
+		}
+	}
+	if paid.Blocks > 0 {
+		h.hot.Set(r, paid)
+		counts.of[paidPlace].waited = 0
+		h.copy(c, counts, paidPlace, paidTo, paidLength, now)
+		return
 	}
 	if found.Blocks == 0 {
 		return
@@ -139,9 +164,47 @@ func (h *Hot) Observe(c *plugins.Cycle, _ *pool.Books) {
 		return // it has more there than what many share
 	}
 	if id, ok := h.idlest(c, held, found.Blocks); ok {
-		h.copies.Of(c)[id] = true
-		counts.of[place].copyAt = now + h.loads.Of(c)[id].Prefill(float64(length), 0)/1000
+		h.copy(c, counts, place, id, length, now)
 	}
+}
+
+// copy has the request bring the prefix at a place to a candidate; the next copy may be made when this one is computed.
+func (h *Hot) copy(c *plugins.Cycle, counts *popular, place int16, to pool.ID, tokens int64, now float64) {
+	h.copies.Of(c)[to] = true
+	counts.of[place].copyAt = now + h.loads.Of(c)[to].Prefill(float64(tokens), 0)/1000
+}
+
+// What a copy takes from those who decode where it is computed: by breaks more in gaps of breaksAt milliseconds, and less by the
+// fourth power in shorter ones (docs/design/0041-hot-prefixes.md).
+const (
+	breaks   = 40.0
+	breaksAt = 50.0
+)
+
+// due counts what the request waits because the idlest candidate does not hold the prefix, and reports whether it is time to bring it
+// there.
+func (h *Hot) due(c *plugins.Cycle, counts *popular, place int16, blocks int32, tokens int64, now float64) (to pool.ID, holders int32, due bool) {
+	held, loads := h.blocks.Of(c), h.loads.Of(c)
+	with, without := math.Inf(1), math.Inf(1)
+	for _, id := range c.Candidates {
+		l := &loads[id]
+		first := l.BacklogMS + float64(1.5*l.Step(l.Running, l.ResidentTokens)) // until it could begin to be computed, as in the cost
+		switch {
+		case held[id] >= blocks:
+			with, holders = min(with, first), holders+1
+		case first < without:
+			without, to = first, id
+		}
+	}
+	if holders == 0 || without >= with || h.MaxCopies > 0 && holders >= h.MaxCopies {
+		return 0, 0, false
+	}
+	l := &loads[to]
+	gap := l.Step(l.Running, l.ResidentTokens) / (1 - l.Busy) / breaksAt
+	square := float64(gap * gap)
+	price := h.Payback * l.Prefill(float64(tokens), 0) * (1 + float64(breaks*square*square))
+	waited := counts.wait(place, now, with-without)
+	return to, holders, waited > price && now >= counts.of[place].copyAt
 }
 
 // Hear counts a request that another replica decided.

@@ -17,6 +17,7 @@ import (
 // tokens: the work of a request is its uncached prompt.
 type engines struct {
 	backlog map[string]float64
+	step    float64 // milliseconds
 	loads   plugins.EndpointValues[plugins.EngineLoad]
 	traffic plugins.RequestValue[plugins.Traffic]
 }
@@ -29,7 +30,7 @@ func (e *engines) Provision(b *plugins.Builder) error {
 func (e *engines) Produce(c *plugins.Cycle) {
 	e.traffic.Set(c.Request, plugins.Traffic{})
 	for _, id := range c.Candidates {
-		e.loads.Of(c)[id] = plugins.EngineLoad{PrefillMSPerToken: 0.1, BacklogMS: e.backlog[c.Snapshot.Slots[id].Name]}
+		e.loads.Of(c)[id] = plugins.EngineLoad{PrefillMSPerToken: 0.1, StepMS: e.step, BacklogMS: e.backlog[c.Snapshot.Slots[id].Name]}
 	}
 }
 
@@ -71,10 +72,10 @@ type hotRig struct {
 	sent    int
 }
 
-// hotAtSix has the load that the rates of these tests are for.
+// hotAtSix has the load that the rates of these tests are for, and no copies for what little is asked.
 func hotAtSix() *kvindex.Hot {
 	h := kvindex.NewHot()
-	h.TargetLoad = 0.6
+	h.TargetLoad, h.Payback = 0.6, 0
 	return h
 }
 
@@ -152,6 +153,59 @@ func TestNoCopyIsMade(t *testing.T) {
 			}
 			if got := copied(g.ask(1000, r.apart, "x")); len(got) != 0 {
 				t.Errorf("copies went to %v", got)
+			}
+		})
+	}
+}
+
+// Two requests a second are a fiftieth of what one endpoint can serve. Where each of them waits for the one that has the prefix, a copy is
+// made when that adds up to twice what computing it takes, 820 ms, and not before.
+func TestWaitsPayForACopy(t *testing.T) {
+	const apart = 500 * time.Millisecond
+	for _, r := range []struct {
+		name   string
+		change func(*kvindex.Hot)
+		before func(*hotRig)
+		at     int // the request that brings the first copy, -1 for none
+	}{
+		// That many share it is known from the sixth on; that one and eight more wait for 100 ms each.
+		{"of what is waited for", nil, nil, 13},
+		{"soon where waits are long", nil, func(g *hotRig) { g.engines.backlog["a"] = 1000 }, 5},
+		{"of a wait beyond what others have before them", nil, func(g *hotRig) { g.engines.backlog = map[string]float64{"a": 150, "b": 50, "c": 60, "d": 70} }, 13},
+		{"not of short waits", nil, func(g *hotRig) { g.engines.backlog["a"] = 1 }, -1},
+		{"not where others have as much before them", nil, func(g *hotRig) { g.engines.backlog = map[string]float64{"a": 100, "b": 100, "c": 101, "d": 102} }, -1},
+		{"not where it breaks answers whose gaps are 50 ms", nil, func(g *hotRig) { g.engines.step = 50 }, -1},
+		{"where gaps are 20 ms, at twice the price", nil, func(g *hotRig) { g.engines.step = 20 }, 22},
+		{"not beyond the bound", func(h *kvindex.Hot) { h.MaxCopies = 1 }, nil, -1},
+		{"not where nothing pays", func(h *kvindex.Hot) { h.Payback = 0 }, nil, -1},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			g := newHotRig(t, func(h *kvindex.Hot) {
+				h.Payback = 2
+				if r.change != nil {
+					r.change(h)
+				}
+			})
+			g.engines.backlog["a"] = 100
+			if r.before != nil {
+				r.before(g)
+			}
+			var told plugins.HotPrefix
+			at := -1
+			for i := range 200 {
+				if got := copied(g.ask(1, apart, "x")); len(got) > 0 {
+					at, told = i, g.follow.told
+					break
+				}
+			}
+			if at != r.at || at >= 0 && (told.Blocks != 64 || told.Holders != 1 || told.Target != 2) {
+				t.Errorf("request %d brought a copy of %+v, want %d", at, told, r.at)
+			}
+			if at < 0 {
+				return
+			}
+			if got := copied(g.ask(1, apart, "x")); len(got) > 0 && g.engines.backlog["a"] < 800 {
+				t.Errorf("the next one brought another copy to %v, though nobody waited since", got)
 			}
 		})
 	}

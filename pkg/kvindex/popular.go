@@ -25,6 +25,8 @@ type prefix struct {
 	since  float64 // seconds
 	workMS float64 // running mean of what a request costs where the prefix is cached
 	copyAt float64 // seconds: when the next copy may be made
+	waited float64 // milliseconds, decayed: what its requests waited for want of one more copy
+	at     float64 // seconds: when waited was reckoned last
 	next   int16
 }
 
@@ -40,10 +42,11 @@ const (
 	rescaleAt = 64
 )
 
-// Seconds: half is the half-life of counts, burst is what a rate outlives.
+// Seconds: half is the half-life of counts, burst is what a rate outlives, halfWaits the half-life of what requests waited.
 const (
-	half  = 10.0
-	burst = 2.0
+	half      = 10.0
+	burst     = 2.0
+	halfWaits = 60.0
 )
 
 // touch counts one more request for the prefix at now and returns its place, -1 where it has none yet.
@@ -127,4 +130,12 @@ func (p *popular) cost(i int16, ms float64) float64 {
 	}
 	o.workMS += smoothing * (ms - o.workMS)
 	return o.workMS
+}
+
+// wait takes into account that a request for the prefix at place i waits so many milliseconds for want of one more copy, and returns what all
+// of them waited of late.
+func (p *popular) wait(i int16, now, ms float64) float64 {
+	o := &p.of[i]
+	o.waited, o.at = float64(o.waited*math.Exp2((o.at-now)/halfWaits))+ms, now
+	return o.waited
 }
