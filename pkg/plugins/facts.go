@@ -92,6 +92,14 @@ var (
 	WaitingAdapters = Fact[EndpointValues[[]string]]{Name: "waiting-adapters", Unit: "", Source: "telemetry", pool: fillWaitingAdapters}
 	MaxAdapters     = Fact[EndpointValues[int32]]{Name: "max-adapters", Unit: "adapters", Source: "telemetry", pool: fillMaxAdapters}
 
+	// AdapterHere says of each engine whether the LoRA adapter that the request asks for is at work there, and AdapterPlaces for how
+	// many more there is room; Unknown where the request asks for none, or engines tell nothing of adapters.
+	AdapterHere   = Fact[EndpointValues[bool]]{Name: "adapter-here", Unit: "", Source: "adapter-producer"}
+	AdapterPlaces = Fact[EndpointValues[int32]]{Name: "adapter-places", Unit: "adapters", Source: "adapter-producer"}
+
+	// AdapterClaims is where the request counts as one of its adapter's; the producer's own business.
+	AdapterClaims = Fact[RequestValue[AdapterClaim]]{Name: "adapter-claim", Unit: "", Source: "adapter-producer"}
+
 	// CacheBlocks is the number of KV blocks of the engine and CacheBlockTokens their size; Unknown until scraped.
 	CacheBlocks      = Fact[EndpointValues[int32]]{Name: "cache-blocks", Unit: "blocks", Source: "telemetry", pool: fillBlocks}
 	CacheBlockTokens = Fact[EndpointValues[int32]]{Name: "cache-block-tokens", Unit: "tokens", Source: "telemetry", pool: fillBlockTokens}
