@@ -34,6 +34,7 @@ func Builtin() []plugins.Entry {
 		plugins.Plugin("agent-identity", sessions.NewAgent).Default(plugins.AgentID.Name),
 		plugins.Plugin("inflight-load-producer", producers.NewInFlightLoad),
 		plugins.Plugin("load-model-producer", producers.NewLoadModel).Default(plugins.EngineLoads.Name, plugins.Traffics.Name),
+		plugins.Plugin("adapter-producer", producers.NewAdapters).Default(plugins.AdapterHere.Name, plugins.AdapterPlaces.Name),
 		plugins.Plugin("output-length-producer", producers.NewOutputLength).Default(plugins.ExpectedOutput.Name),
 		plugins.Plugin("predicted-latency-producer", producers.NewPredictedLatency).Default(
 			plugins.PredictedTTFT.Name, plugins.PredictedITL.Name, plugins.HighTTFT.Name, plugins.HighITL.Name),

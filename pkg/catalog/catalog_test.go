@@ -38,6 +38,7 @@ func TestDefaultProducersProvide(t *testing.T) {
 		"approx-prefix-cache-producer": func() (any, error) { return scorers.NewPrefixCache(), nil },
 		"topology-extractor":           func() (any, error) { return scorers.NewTopologyAffinity(), nil },
 		"capacity-class-producer":      func() (any, error) { return &asksClasses{}, nil },
+		"adapter-producer":             func() (any, error) { return &asksAdapters{}, nil },
 		"load-model-producer":          func() (any, error) { return scorers.NewCost(), nil },
 		"hot-prefix-producer":          func() (any, error) { return filters.NewHotPrefix(), nil },
 		"predicted-latency-producer":   func() (any, error) { return &asksHigh{}, nil },
@@ -68,6 +69,16 @@ func TestDefaultProducersProvide(t *testing.T) {
 		}
 	}
 }
+
+// asksAdapters needs to know where a request's adapter has a place.
+type asksAdapters struct{}
+
+func (*asksAdapters) Provision(b *plugins.Builder) error {
+	_, _ = plugins.Needs(b, plugins.AdapterHere), plugins.Needs(b, plugins.AdapterPlaces)
+	return nil
+}
+
+func (*asksAdapters) Score(*plugins.Cycle, []float64) {}
 
 // asksClasses needs to know on what endpoints run.
 type asksClasses struct{}

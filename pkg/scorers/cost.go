@@ -24,7 +24,7 @@ import (
 //	       + n · short · (broken(s(n+1)/(1-ρ) + (b+p)/short) - broken(s(n+1)/(1-ρ) + b/short))  and that come after this prompt
 //	       + λ/N · first · wait'(first) · p/(1-ρ)    first tokens that come later to those who will be sent there meanwhile
 //	       + 0.3 · reuse · p · (n + 1)           what this prompt displaces from the cache, where as much of it is asked again
-//	places = 2 · decode, where an engine runs as many other LoRA adapters as it can, or decode/2 for one that it still can
+//	places = 2 · decode, where an engine runs as many other LoRA adapters as it can, or 0.15 of it for one that it still can
 //
 // with broken what gap is, but dearer beyond the target; short a twentieth of out: a prompt between two tokens is one long gap, felt most in answers that are far shorter than the
 // mean; b half of the backlog: prompts that come between the tokens of the same answer add up; and decode the time of the own answer. Of candidates within 2 % or half a millisecond of the least, that with the smallest
@@ -191,13 +191,10 @@ func (s *Cost) priced(e *expense) float64 {
 func (s *Cost) Score(c *plugins.Cycle, out []float64) {
 	loads, cached := s.loads.Of(c), s.cached.Of(c)
 	a := s.asked(c)
-	adapter := s.places.wanted(c)
 	soonest := -1.0
 	for i, id := range c.Candidates {
 		e := a.of(&loads[id], cached[id])
-		if adapter != "" {
-			e.place = float64(s.places.wait(c, id, adapter) * e.decode)
-		}
+		e.place = float64(s.places.wait(c, id) * e.decode)
 		out[i] = s.priced(&e)
 		if soonest < 0 || e.prompt < soonest {
 			soonest = e.prompt
@@ -229,11 +226,9 @@ func (s *Cost) Score(c *plugins.Cycle, out []float64) {
 }
 
 // expense is what the request costs on one candidate.
-func (s *Cost) expense(c *plugins.Cycle, a *asked, id pool.ID, adapter string) expense {
+func (s *Cost) expense(c *plugins.Cycle, a *asked, id pool.ID) expense {
 	e := a.of(&s.loads.Of(c)[id], s.cached.Of(c)[id])
-	if adapter != "" {
-		e.place = float64(s.places.wait(c, id, adapter) * e.decode)
-	}
+	e.place = float64(s.places.wait(c, id) * e.decode)
 	return e
 }
 
@@ -241,7 +236,7 @@ func (s *Cost) expense(c *plugins.Cycle, a *asked, id pool.ID, adapter string) e
 func (s *Cost) Explain(c *plugins.Cycle, i int) string {
 	a := s.asked(c)
 	id := c.Candidates[i]
-	e := s.expense(c, &a, id, s.places.wanted(c))
+	e := s.expense(c, &a, id)
 	l := &s.loads.Of(c)[id]
 	return fmt.Sprintf("TTFT %.0f ms, ITL %.1f ms; costs wait %.0f + gaps %.0f + others %.0f + place %.0f; at prices %.0f (backlog %.0f ms, %.4f ms a token, step %.1f ms, %s)",
 		e.first, e.itl, e.wait, e.gaps, e.running+e.coming+e.displaced, e.place, s.priced(&e), l.BacklogMS, l.PrefillMSPerToken, l.Step(l.Running, l.ResidentTokens), l.Learned)
