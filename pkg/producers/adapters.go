@@ -14,7 +14,8 @@ import (
 // Engines list on their metrics pages the adapters that have requests there (vLLM: lora_requests_info). A list is as old as the last
 // scrape, and in that time several requests of one adapter may each go to an engine of their own. So own requests count from the
 // decision to the end: an adapter is at work where the list has it or an own request is open, and no longer where the last own request has
-// ended since the list was made. What others send is known by the lists alone, and so is that a name is that of an adapter.
+// ended since a list was made of an engine that served nobody else. What others send is known by the lists alone, and so is that a name
+// is that of an adapter.
 type Adapters struct {
 	model   plugins.RequestValue[string]
 	running plugins.EndpointValues[[]string]
@@ -76,6 +77,7 @@ func (a *Adapters) Observe(c *plugins.Cycle, books *pool.Books) {
 		}
 		if e := p.engine(c.Snapshot.Slots[id].Ref); e.listedAt != books.Samples[id].At {
 			e.listedAt, e.most = books.Samples[id].At, most[id]
+			e.alone = alone(books, id)
 			p.list(e, running[id], waiting[id])
 		}
 	}
@@ -93,6 +95,12 @@ func (a *Adapters) Observe(c *plugins.Cycle, books *pool.Books) {
 		this, all := e.atWork(number, running[id] != nil || waiting[id] != nil)
 		here[id], places[id] = this, max(e.most-all, 0)
 	}
+}
+
+// alone reports whether an engine has no requests but own ones, as far as its last sample and the books tell.
+func alone(books *pool.Books, id pool.ID) bool {
+	s := &books.Samples[id]
+	return books.Heard[id] == 0 && s.Running >= 0 && s.Waiting >= 0 && s.Running+s.Waiting <= books.Requests[id]
 }
 
 // Claim counts the request at the engines that it goes to.
@@ -156,6 +164,7 @@ type adapterEngine struct {
 	most        int32        // adapters at a time; 0 is not known
 	listedAt    pool.Instant // when the list was made
 	listed      []int32      // the adapters on it, each once
+	alone       bool         // nobody else had requests there then
 	owns        []ownAdapter
 }
 
@@ -220,7 +229,7 @@ func (e *adapterEngine) atWork(adapter int32, fresh bool) (this bool, all int32)
 	}
 	for _, number := range e.listed {
 		i := slices.IndexFunc(e.owns, func(o ownAdapter) bool { return o.adapter == number })
-		if i < 0 || e.owns[i].requests == 0 && e.owns[i].ended <= e.listedAt {
+		if i < 0 || e.owns[i].requests == 0 && !(e.alone && e.owns[i].ended > e.listedAt) {
 			this, all = this || number == adapter, all+1
 		}
 	}
