@@ -156,8 +156,12 @@ type adapterPool struct {
 	engines []adapterEngine  // by pool.ID
 }
 
-// adapterNames bounds how many names of adapters are remembered in a pool.
-const adapterNames = 4096
+// adapterNames bounds how many names of adapters are remembered in a pool; engines tell them, not clients. ownsKept is from how many on the
+// own adapters of an engine without requests are forgotten although no list has come.
+const (
+	adapterNames = 1 << 16
+	ownsKept     = 64
+)
 
 type adapterEngine struct {
 	incarnation uint32
@@ -211,6 +215,9 @@ func (p *adapterPool) list(e *adapterEngine, running, waiting []string) {
 func (e *adapterEngine) own(adapter int32) *ownAdapter {
 	i := slices.IndexFunc(e.owns, func(o ownAdapter) bool { return o.adapter == adapter })
 	if i < 0 {
+		if len(e.owns) >= ownsKept {
+			e.owns = slices.DeleteFunc(e.owns, func(o ownAdapter) bool { return o.requests == 0 })
+		}
 		i = len(e.owns)
 		e.owns = append(e.owns, ownAdapter{adapter: adapter})
 	}

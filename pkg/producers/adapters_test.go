@@ -149,6 +149,27 @@ func TestAdaptersBehindOldLists(t *testing.T) {
 	g.send(t, "x", "a", "a=here+1 b=1 ")
 }
 
+// Where lists come no more, what is remembered stays small, and nothing of those that run is forgotten.
+func TestAdaptersOfAnEngineThatIsNoLongerScraped(t *testing.T) {
+	g := newAdapterRig(t)
+	many := make([]string, 300)
+	for i := range many {
+		many[i] = fmt.Sprintf("x%03d", i)
+	}
+	g.lists("a", many, []string{})
+	g.lists("b", []string{}, []string{})
+	g.to.name = "b"
+	first := g.Send(chat("x000", 100, 10, 1))
+	for _, name := range many[1:] {
+		g.Send(chat(name, 100, 10, 1)).End(0)
+	}
+	g.Now += pool.Instant(time.Minute)
+	g.send(t, "x000", "a", "a=2 b=here+0 ")
+	g.send(t, "x299", "a", "a=1 b=0 ")
+	first.End(0)
+	g.send(t, "x299", "a", "a=here+0 b=1 ")
+}
+
 func TestAClaimIsTakenBack(t *testing.T) {
 	g := newAdapterRig(t)
 	g.lists("a", []string{"x"}, []string{})
