@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,6 +77,7 @@ func merged(rows []peerRow) (sum []peerRow) {
 	for _, r := range rows {
 		i := slices.IndexFunc(sum, func(s peerRow) bool { return s.Target == r.Target && s.Workers == r.Workers })
 		if i < 0 {
+			r.Cells = maps.Clone(r.Cells) // rows may be merged again, with more
 			sum = append(sum, r)
 			continue
 		}
@@ -87,7 +89,7 @@ func merged(rows []peerRow) (sum []peerRow) {
 			if !ok {
 				continue // a size that is measured in the first table only
 			}
-			c.CPU, c.Gap, c.Upstream = append(c.CPU, more.CPU...), append(c.Gap, more.Gap...), append(c.Upstream, more.Upstream...)
+			c.CPU, c.Gap, c.Upstream = slices.Concat(c.CPU, more.CPU), slices.Concat(c.Gap, more.Gap), slices.Concat(c.Upstream, more.Upstream)
 			c.Failed += more.Failed
 			sum[i].Cells[chars] = c
 		}
